@@ -1,0 +1,455 @@
+"""The book's one plot style, and figures that read in light, in dark and on a phone.
+
+Matplotlib draws each figure once. What the page gets is inline SVG whose ink is the CSS keyword
+``currentColor``: text, axes and everything drawn in `INK` take the colour of the text around the
+figure, so one drawing serves the light and the dark theme. Series colours come from `COLOURS`,
+which keep a contrast of at least 3:1 on both backgrounds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from cycler import cycler
+from IPython.display import display
+from matplotlib.figure import Figure
+from PIL import Image
+
+__all__ = [
+    "COLOURS",
+    "DIVERGING",
+    "INK",
+    "PAPER",
+    "SEQUENTIAL",
+    "figure",
+    "show",
+    "use_book_style",
+]
+
+#: Colour of text, axes and anything that should follow the page's text colour. On the page it
+#: becomes ``currentColor``. Inside rasterised artists and images it stays this dark slate.
+INK = "#1f2430"
+
+#: Colour of the page behind the figure, for hollow markers and halos.
+PAPER = "#fefdfc"
+
+#: Series colours: blue, vermilion, green, magenta, ochre, grey. Told apart under the common forms
+#: of colour blindness; at least 3:1 against white and against the dark theme's #121212.
+COLOURS = ["#1b78c2", "#d9600f", "#0f9a74", "#c65fa3", "#a17c12", "#7d8590"]
+
+#: Names of the colormaps for ordered values and for signed values around zero.
+SEQUENTIAL = "viridis"
+DIVERGING = "RdBu_r"
+
+# Shown when the figure stands outside the book, where no style sheet speaks: DejaVu Sans, with
+# which Matplotlib measures, is wider than each of these, so no label outgrows its place.
+_FONTS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
+
+_PIXELS_PER_POINT = 4 / 3
+# Column width of a 375 px phone; a figure may shrink to _SMALLEST of its natural size (where its
+# 10.5 pt tick labels are 9 px high) and is scrolled sideways in its own box below that.
+_PHONE_COLUMN = 340
+_SMALLEST = 0.65
+_RASTER_DPI = 192
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "{http://www.w3.org/1999/xlink}href"
+_NUMBER = re.compile(r"-?\d*\.\d+(?:e-?\d+)?")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_POINT = re.compile(r"-?[\d.]+ -?[\d.]+")
+_TEX = re.compile(r"\$[^$]+\$|\\[A-Za-z]+|\\[()\[\]]")
+
+
+def use_book_style() -> None:
+    """Set Matplotlib's defaults to the book's style.
+
+    Called once at the top of a chapter, after the imports and before anything is drawn. It changes
+    `matplotlib.rcParams`, which is what a style is for.
+    """
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (5.4, 3.4),
+            "figure.facecolor": "none",
+            "figure.constrained_layout.use": True,
+            "savefig.facecolor": "none",
+            "savefig.dpi": _RASTER_DPI,
+            "font.family": ["sans-serif"],
+            "font.sans-serif": ["DejaVu Sans"],
+            "font.size": 11,
+            "axes.titlesize": 12,
+            "axes.labelsize": 11.5,
+            "xtick.labelsize": 10.5,
+            "ytick.labelsize": 10.5,
+            "legend.fontsize": 10.5,
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": INK,
+            "axes.facecolor": "none",
+            "axes.titlecolor": INK,
+            "axes.titlelocation": "left",
+            "axes.titlepad": 8,
+            "axes.labelpad": 5,
+            "axes.linewidth": 0.8,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.prop_cycle": cycler(color=COLOURS),
+            "grid.color": INK,
+            "grid.alpha": 0.12,
+            "grid.linewidth": 0.8,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "xtick.minor.size": 0,
+            "ytick.minor.size": 0,
+            "xtick.major.pad": 5,
+            "ytick.major.pad": 5,
+            "lines.linewidth": 2.0,
+            "lines.markersize": 5.5,
+            "lines.solid_capstyle": "round",
+            "patch.edgecolor": "none",
+            "hatch.color": INK,
+            "legend.frameon": False,
+            "legend.labelcolor": INK,
+            "image.cmap": SEQUENTIAL,
+            "svg.fonttype": "none",
+        }
+    )
+
+
+def figure(
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    height: float | None = None,
+    width: float | None = None,
+    **subplots_kw: Any,
+) -> tuple[Figure, Any]:
+    """Make a figure sized so that its labels stay legible on a phone.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Grid of axes. Two rows read better on a phone than two columns: a figure wider than about
+        5.4 inches is scrolled sideways there.
+    height, width : float, optional
+        Size in inches. By default 5.4 wide for one column, 7.2 for more, and 3.4 high for one row,
+        2.7 for each of several.
+    **subplots_kw
+        Passed to `matplotlib.pyplot.subplots`, for example ``sharex=True``.
+
+    Returns
+    -------
+    tuple
+        The figure and its axes: one `Axes`, or an array of them as `subplots` gives.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a finite number above 0.
+    """
+    if width is None:
+        width = 5.4 if columns == 1 else 7.2
+    if height is None:
+        height = 3.4 if rows == 1 and columns == 1 else 2.7 * rows
+    for name, value in (("width", width), ("height", height)):
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number of inches > 0, got {value!r}")
+    subplots_kw.setdefault("layout", "constrained")
+    fig, axes = plt.subplots(rows, columns, figsize=(width, height), **subplots_kw)
+    return fig, axes
+
+
+def show(fig: Figure, *, alt: str, caption: str) -> None:
+    """Display a figure as inline SVG with a text alternative and a caption, and close it.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+        The figure. Everything drawn in `INK` follows the page's text colour and everything in
+        `PAPER` its background. Pass ``rasterized=True`` to a scatter of more than a few hundred
+        points: it is then stored as an image, at twice the screen's resolution.
+    alt : str
+        What a reader who does not see the figure needs to know: the axes and what the curves do.
+        Plain text.
+    caption : str
+        The line below the figure. Plain text; Unicode such as τ and κ is fine, TeX is not.
+
+    Raises
+    ------
+    TypeError
+        If `fig` is not a Matplotlib figure, or a text is not a string.
+    ValueError
+        If a text is empty or contains TeX, or `alt` repeats `caption`.
+    RuntimeError
+        If `use_book_style` has not been called.
+    """
+    check_texts(alt=alt, caption=caption)
+    picture = figure_svg(fig, alt=alt)
+    plt.close(fig)
+    page = (
+        f'<figure class="book-figure">\n{picture}\n'
+        f"<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
+    )
+    display({"text/html": page, "text/plain": f"Figure: {caption}"}, raw=True)
+
+
+def check_texts(**texts: str) -> None:
+    """Refuse a text that is missing, not plain, or says the same as another.
+
+    Parameters
+    ----------
+    **texts : str
+        The texts by name, as in ``check_texts(alt=alt, caption=caption)``.
+
+    Raises
+    ------
+    TypeError
+        If one is not a string.
+    ValueError
+        If one is empty or contains TeX, or two are equal.
+    """
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be a string, got {type(text).__name__}")
+        if not text.strip():
+            raise ValueError(f"{name} is empty; say in words what the figure shows")
+        tex = _TEX.search(text)
+        if tex:
+            raise ValueError(
+                f"{name} contains TeX ({tex.group()!r}), which is shown raw here; "
+                "write it in words or Unicode, for example τ, κ, √d"
+            )
+    if len({text.strip() for text in texts.values()}) < len(texts):
+        raise ValueError(
+            f"{' and '.join(texts)} say the same, so a screen reader reads it twice; "
+            "let alt describe what is seen and caption what it means"
+        )
+
+
+def figure_svg(fig: Figure, *, alt: str, salt: str = "") -> str:
+    """Render a figure as one ``<div>`` with inline SVG, ready for a page.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+        The figure; it stays open.
+    alt : str
+        Becomes the ``aria-label``.
+    salt : str
+        Goes into the ids, with the content. Equal drawings on one page need different salts.
+
+    Returns
+    -------
+    str
+        HTML. The same figure, `alt` and `salt` give the same text in every process.
+
+    Raises
+    ------
+    TypeError
+        If `fig` is not a Matplotlib figure.
+    RuntimeError
+        If `use_book_style` has not been called.
+    """
+    if not isinstance(fig, Figure):
+        raise TypeError(
+            f"expected a matplotlib Figure, got {type(fig).__name__}; pass the first value that "
+            "plotting.figure() returns, not the axes"
+        )
+    if mpl.rcParams["text.color"] != INK:
+        raise RuntimeError(
+            "the figure is not in the book's style and would vanish on a dark page; call "
+            "plotting.use_book_style() once, before anything is drawn"
+        )
+    root = _render(fig)
+    _strip(root)
+    for element in root.iter():
+        _restyle(element)
+        _round_numbers(element)
+        _shrink_image(element)
+    _merge_digits(root)
+    width, height = (float(size) for size in root.attrib["viewBox"].split()[2:])
+    digest = hashlib.sha256(f"{salt}\0{alt}\0".encode() + ElementTree.tostring(root)).hexdigest()
+    _rename_ids(root, f"f{digest[:10]}")
+
+    natural = round(width * _PIXELS_PER_POINT)
+    least = round(natural * _SMALLEST)
+    root.attrib = {
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "role": "img",
+        "aria-label": alt,
+        "stroke-linejoin": "round",
+        "style": (
+            f"display:block;width:100%;min-width:{least}px;max-width:{natural}px;height:auto;"
+            f"margin:0 auto;overflow:visible;font-family:{_FONTS}"
+        ),
+    }
+    scrolls = least > _PHONE_COLUMN
+    # A box that scrolls must be reachable by keyboard; one that never does must not be a stop.
+    focus = ' tabindex="0" role="group" aria-label="Wide figure, scrolls sideways"'
+    svg = ElementTree.tostring(root, encoding="unicode")
+    return f'<div class="figure-box" style="overflow-x:auto"{focus if scrolls else ""}>{svg}</div>'
+
+
+def _render(fig: Figure) -> ElementTree.Element:
+    """Draw the figure as SVG and parse it, without namespaces or metadata."""
+    buffer = io.BytesIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tutorials_lib"}):
+        fig.savefig(buffer, format="svg", dpi=_RASTER_DPI, facecolor="none", metadata=nothing)
+    # Parsing drops Matplotlib's comments, which repeat every label.
+    root = ElementTree.fromstring(buffer.getvalue())
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
+        if _XLINK in element.attrib:
+            element.set("href", element.attrib.pop(_XLINK))
+    return root
+
+
+def _references(root: ElementTree.Element) -> Iterator[str]:
+    """Yield each id that something in the drawing points to."""
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            yield from _REFERENCE.findall(value)
+            if name == "href" and value.startswith("#"):
+                yield value[1:]
+
+
+def _strip(root: ElementTree.Element) -> None:
+    """Drop ids nobody points to, shapes that paint nothing, and groups that then say nothing."""
+    used = set(_references(root))
+    for element in root.iter():
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        element.text = _spaceless(element.text)
+        element.tail = _spaceless(element.tail)
+
+    # Tick marks have length 0 in this style, and Matplotlib still draws each of them.
+    dots = {
+        element.get("id")
+        for element in root.iter("path")
+        if element.get("id") and len(set(_POINT.findall(element.get("d", "")))) < 2
+    }
+
+    def keep(element: ElementTree.Element) -> bool:
+        if element.tag in ("style", "metadata"):
+            # Matplotlib's style sheet (* {...}) would restyle every other SVG of the page.
+            return False
+        if element.tag == "use":
+            return element.get("href", "")[1:] not in dots
+        if element.tag == "path":
+            unpainted = "fill: none" in element.get("style", "") and (
+                "stroke" not in element.get("style", "") and element.get("id") is None
+            )
+            return element.get("id") not in dots and not unpainted
+        return True
+
+    def visit(element: ElementTree.Element) -> list[ElementTree.Element]:
+        element[:] = [kept for child in element if keep(child) for kept in visit(child)]
+        if element.tag in ("g", "defs") and not len(element):
+            return []
+        if element.tag == "g" and not element.attrib:
+            return list(element)
+        return [element]
+
+    root[:] = [kept for child in root for kept in visit(child) if keep(child)]
+
+
+def _spaceless(text: str | None) -> str | None:
+    return text if text and text.strip() else None
+
+
+def _restyle(element: ElementTree.Element) -> None:
+    """Replace ink, paper and fonts by what the page provides."""
+    for name in ("style", "fill", "stroke"):
+        if name in element.attrib:
+            value = element.attrib[name].replace(INK, "currentColor")
+            # Text measured in DejaVu Sans inherits the page's fonts; monospace stays monospace.
+            value = re.sub(r"font-family: '?DejaVu Sans'?(,[^;]*)?(; |$)", "", value)
+            value = value.replace(PAPER, "var(--figure-paper, Canvas)").rstrip("; ")
+            element.attrib[name] = value.replace(": ", ":").replace("; ", ";")
+
+
+def _round_numbers(element: ElementTree.Element) -> None:
+    """Round coordinates to 0.01 pt; scale factors keep four digits."""
+    for name in ("d", "x", "y", "width", "height", "points"):
+        if name in element.attrib:
+            text = _NUMBER.sub(_two_decimals, " ".join(element.attrib[name].split()))
+            element.attrib[name] = re.sub(r" ?([A-Za-z]) ?", r"\1", text)
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+    if "transform" in element.attrib:
+        element.attrib["transform"] = _NUMBER.sub(
+            lambda match: f"{float(match.group()):.6g}", element.attrib["transform"]
+        )
+
+
+def _two_decimals(match: re.Match[str]) -> str:
+    text = f"{float(match.group()):.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _shrink_image(element: ElementTree.Element) -> None:
+    """Store a raster as an optimised PNG without metadata."""
+    if element.tag != "image":
+        return
+    data = element.attrib["href"].partition("base64,")[2]
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        image.save(buffer, format="png", optimize=True)
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    element.attrib["href"] = f"data:image/png;base64,{encoded}"
+
+
+def _merge_digits(root: ElementTree.Element) -> None:
+    """Let the browser space the digits of one number.
+
+    Mathtext, which log scales use for their tick labels, places each glyph by DejaVu's widths;
+    in another font the digits of "10" would stand apart.
+    """
+    for text in root.iter("text"):
+        merged: list[ElementTree.Element] = []
+        for span in text:
+            before = merged[-1] if merged else None
+            if before is not None and _is_number(before) and _is_number(span):
+                same = all(before.get(name) == span.get(name) for name in ("y", "style"))
+                if same:
+                    before.text = (before.text or "") + (span.text or "")
+                    continue
+            merged.append(span)
+        text[:] = merged
+
+
+def _is_number(span: ElementTree.Element) -> bool:
+    return (
+        span.tag == "tspan" and re.fullmatch(r"[\N{MINUS SIGN}\d.]+", span.text or "") is not None
+    )
+
+
+def _rename_ids(root: ElementTree.Element, prefix: str) -> None:
+    """Give every id a name that no other drawing on the page has."""
+    names: dict[str, str] = {}
+    for element in root.iter():
+        if "id" in element.attrib:
+            names[element.attrib["id"]] = f"{prefix}-{len(names)}"
+            element.attrib["id"] = names[element.attrib["id"]]
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name == "href" and value.startswith("#"):
+                element.attrib[name] = f"#{names[value[1:]]}"
+            elif "url(#" in value:
+                element.attrib[name] = _REFERENCE.sub(
+                    lambda match: f"url(#{names[match.group(1)]})", value
+                )
