@@ -23,7 +23,7 @@ from IPython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from tutorials_lib.plotting import check_texts, figure_svg, show
+from tutorials_lib.plotting import Page, check_texts, figure_svg, show
 
 __all__ = ["Slider", "explore"]
 
@@ -187,7 +187,7 @@ def explore(
         _show_widgets(draw, describe, caption, sliders)
         return
     page = _static_page(draw, describe, caption, sliders)
-    display({"text/html": page, "text/plain": f"Figure with sliders: {caption}"}, raw=True)
+    display(Page(page, f"Figure with sliders: {caption}"))
 
 
 def _check_sliders(sliders: Mapping[str, Slider]) -> None:

@@ -203,7 +203,29 @@ def show(fig: Figure, *, alt: str, caption: str) -> None:
         f'<figure class="book-figure">\n{picture}\n'
         f"<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
     )
-    display({"text/html": page, "text/plain": f"Figure: {caption}"}, raw=True)
+    display(Page(page, f"Figure: {caption}"))
+
+
+class Page:
+    """HTML for a front end that shows it, and a line of text for one that does not.
+
+    Parameters
+    ----------
+    content : str
+        The HTML.
+    text : str
+        What a terminal prints instead.
+    """
+
+    def __init__(self, content: str, text: str) -> None:
+        self.content = content
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.content
 
 
 def check_texts(**texts: str) -> None:
