@@ -1,0 +1,834 @@
+"""The symmetric contrastive loss, what it tends to, and a small trainer for a pair of encoders.
+
+Throughout, ``x`` and ``t`` are embeddings of images and texts, one row each, row i of one paired
+with row i of the other. A critic turns them into scores s(x, t); the loss asks each image to find
+its text among all texts of the batch, and each text its image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from tqdm.auto import trange
+
+from tutorials_lib._validation import (
+    as_generator,
+    check_finite,
+    check_integer,
+    check_positive,
+    resolve_device,
+)
+
+__all__ = [
+    "ContrastiveLoss",
+    "Encoder",
+    "History",
+    "bias_constant",
+    "critic",
+    "info_nce",
+    "info_nce_from_scores",
+    "population_loss",
+    "population_loss_monte_carlo",
+    "sample_batch_losses",
+    "train",
+]
+
+Kind = str | float
+Ids = torch.Tensor | np.ndarray | Sequence[int]
+
+# Rows of pre-drawn training data and of index draws held in memory at a time.
+_ROWS_PER_DRAW = 2**16
+_INDICES_PER_DRAW = 2**22
+
+# Adam moves each parameter by about the learning rate a step, so at the encoders' rate log τ would
+# need a thousand steps to get from τ = 1 to where it belongs.
+_TEMPERATURE_SPEED_UP = 10.0
+
+
+# --- critic and loss ------------------------------------------------------------------------------
+
+
+def critic(
+    x: torch.Tensor,
+    t: torch.Tensor,
+    *,
+    kind: Kind = "cosine",
+    temperature: float | torch.Tensor,
+) -> torch.Tensor:
+    """Score every row of ``x`` against every row of ``t``.
+
+    Parameters
+    ----------
+    x, t
+        Embeddings, shapes (N, d) and (M, d), of one floating dtype.
+    kind
+        ``"cosine"``: the dot product of the rows scaled to unit length; ``"dot"``: the dot product;
+        ``"l1"``, ``"l2"`` or a number p >= 1 (``math.inf`` too): minus the l_p distance.
+    temperature
+        τ > 0, a number or a tensor with one entry; the scores are divided by it.
+
+    Returns
+    -------
+    torch.Tensor
+        Scores of shape (N, M).
+
+    Raises
+    ------
+    TypeError
+        If the embeddings are not floating-point tensors of one dtype.
+    ValueError
+        If the shapes do not match, an entry is NaN or infinite, ``kind`` or ``temperature`` is not
+        allowed, or a row is zero where the cosine needs its direction.
+    """
+    _check_embeddings(x, t)
+    _check_temperature(temperature)
+    if kind == "cosine":
+        return _unit_rows("x", x) @ _unit_rows("t", t).T / temperature
+    if kind == "dot":
+        return x @ t.T / temperature
+    return -_distances(x, t, _norm_order(kind)) / temperature
+
+
+def info_nce(
+    x: torch.Tensor,
+    t: torch.Tensor,
+    *,
+    temperature: float | torch.Tensor,
+    kind: Kind = "cosine",
+    ids: Ids | None = None,
+    chunk_size: int | None = None,
+) -> torch.Tensor:
+    """Symmetric InfoNCE of N pairs: the sum of both directions, each a mean over the rows.
+
+    The loss is L_N = −(1/N) Σ_i log softmax_j(s_ij)[i] − (1/N) Σ_i log softmax_j(s_ji)[i] with
+    s = ``critic(x, t)``. It is at least 0. ``open_clip.loss.ClipLoss`` and the original CLIP report
+    the average of the two directions, which is half of this sum.
+
+    Parameters
+    ----------
+    x, t
+        Embeddings of the N >= 2 pairs, both of shape (N, d).
+    temperature, kind
+        As for `critic`.
+    ids
+        One integer per pair; pairs with equal ids mean the same and count as positives of one
+        another. The numerator then sums over all of them: −log Σ_{p ∈ P(i)} softmax(s_i)[p].
+        Without ids a caption that occurs twice is its own negative, and its rows cannot fall below
+        log 2 per direction.
+    chunk_size
+        Score this many rows at a time and recompute them in the backward pass, so that memory
+        grows with ``chunk_size * N`` and not N². Value and gradient stay the same up to rounding.
+
+    Returns
+    -------
+    torch.Tensor
+        A scalar, in nats.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `critic`; also if there are fewer than two pairs, the numbers of rows differ, or
+        ``ids`` does not hold one integer per pair.
+
+    References
+    ----------
+    van den Oord, Li, Vinyals (2018), "Representation learning with contrastive predictive coding";
+    Radford et al. (2021), "Learning transferable visual models from natural language supervision";
+    several positives inside the logarithm: Khosla et al. (2020), "Supervised contrastive learning",
+    equation 3.
+    """
+    _check_embeddings(x, t)
+    _check_pair_count(len(x), len(t))
+    if chunk_size is None:
+        return info_nce_from_scores(critic(x, t, kind=kind, temperature=temperature), ids)
+
+    chunk_size = check_integer("chunk_size", chunk_size, 1)
+    ids = torch.arange(len(x), device=x.device) if ids is None else _check_ids(ids, len(x), x)
+    text_terms, image_sums, image_positive_sums = [], [], []
+    for start in range(0, len(x), chunk_size):
+        rows = slice(start, start + chunk_size)
+        total, positive, column_total, column_positive = checkpoint(
+            _chunk_sums, x[rows], t, temperature, kind, ids[rows], ids, use_reentrant=False
+        )
+        text_terms.append(total - positive)
+        image_sums.append(column_total)
+        image_positive_sums.append(column_positive)
+    image_terms = torch.stack(image_sums).logsumexp(0) - torch.stack(image_positive_sums).logsumexp(
+        0
+    )
+    return torch.cat(text_terms).mean() + image_terms.mean()
+
+
+def info_nce_from_scores(scores: torch.Tensor, ids: Ids | None = None) -> torch.Tensor:
+    """Symmetric InfoNCE from the scores themselves; `info_nce` says what it is.
+
+    Parameters
+    ----------
+    scores
+        Shape (N, N), N >= 2; entry (i, j) scores image i against text j, so positives lie on the
+        diagonal.
+    ids
+        As for `info_nce`.
+
+    Returns
+    -------
+    torch.Tensor
+        A scalar, in nats: the sum of both directions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``scores`` is not a finite square floating-point matrix with at least two rows, or
+        ``ids`` does not hold one integer per pair.
+    """
+    _check_matrix("scores", scores)
+    _check_pair_count(*scores.shape)
+    if ids is None:
+        positives_of_images = positives_of_texts = scores.diagonal()
+    else:
+        ids = _check_ids(ids, len(scores), scores)
+        positives = scores.masked_fill(ids[:, None] != ids, -math.inf)
+        positives_of_images = positives.logsumexp(1)
+        positives_of_texts = positives.logsumexp(0)
+    image_to_text = scores.logsumexp(1) - positives_of_images
+    text_to_image = scores.logsumexp(0) - positives_of_texts
+    return image_to_text.mean() + text_to_image.mean()
+
+
+class ContrastiveLoss(nn.Module):
+    """`info_nce` with a temperature that can be learned.
+
+    What is stored, as in CLIP, is ``log_scale`` = log(1/τ). It is clamped so that the scale 1/τ
+    never exceeds ``max_scale``: the parameter itself is moved back to the bound at each use, so its
+    gradient does not vanish there and it can come back.
+
+    Parameters
+    ----------
+    kind
+        The critic, as for `critic`.
+    init_temperature
+        τ to start from; CLIP's is 0.07. A sharp start can fold the representation, see the chapter
+        on the sphere; 1.0 is safe.
+    learn_temperature
+        Whether τ is a parameter or stays as it is.
+    max_scale
+        Upper bound of 1/τ; CLIP's is 100.
+    chunk_size
+        As for `info_nce`.
+
+    Raises
+    ------
+    ValueError
+        If ``kind`` is unknown, a number is not positive, or 1/``init_temperature`` exceeds
+        ``max_scale``.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "cosine",
+        *,
+        init_temperature: float = 0.07,
+        learn_temperature: bool = True,
+        max_scale: float = 100.0,
+        chunk_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        if kind not in ("cosine", "dot"):
+            _norm_order(kind)
+        init_temperature = check_positive("init_temperature", init_temperature)
+        self.kind = kind
+        self.max_scale = check_positive("max_scale", max_scale)
+        self.chunk_size = chunk_size
+        if 1 / init_temperature > self.max_scale * (1 + 1e-12):
+            raise ValueError(
+                f"init_temperature must be at least 1/max_scale = {1 / self.max_scale:g}, got "
+                f"{init_temperature:g}; raise max_scale for a sharper start"
+            )
+        log_scale = torch.tensor(-math.log(init_temperature))
+        if learn_temperature:
+            self.log_scale = nn.Parameter(log_scale)
+        else:
+            self.register_buffer("log_scale", log_scale)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature τ in use."""
+        return math.exp(-min(self.log_scale.item(), math.log(self.max_scale)))
+
+    def forward(
+        self, x: torch.Tensor, t: torch.Tensor, ids: Ids | None = None
+    ) -> torch.Tensor:
+        """Return the loss of the pairs (x, t), shapes (N, d); see `info_nce`."""
+        with torch.no_grad():
+            self.log_scale.clamp_(max=math.log(self.max_scale))
+        return info_nce(
+            x,
+            t,
+            temperature=torch.exp(-self.log_scale).to(x.dtype),
+            kind=self.kind,
+            ids=ids,
+            chunk_size=self.chunk_size,
+        )
+
+
+# --- the limit of the loss ------------------------------------------------------------------------
+
+
+def population_loss(joint: Any, scores: Any) -> torch.Tensor:
+    """Limit of L_N − 2 log N as N grows, on a discrete joint distribution.
+
+    L∞ = −2 E[s] + E_x log E_t e^s + E_t log E_x e^s. Its minimum over all scores is −2 I(x; t), and
+    is attained where s = PMI + constant.
+
+    Parameters
+    ----------
+    joint
+        p(x, t), shape (a, b), non-negative, summing to one; array-like or tensor.
+    scores
+        s(x, t), shape (a, b); −inf is allowed (and harmless where the joint is zero). The result is
+        differentiable in it.
+
+    Returns
+    -------
+    torch.Tensor
+        A scalar, in nats, float64.
+
+    Raises
+    ------
+    ValueError
+        If ``joint`` is not a distribution, or ``scores`` has another shape, NaN or +inf.
+
+    References
+    ----------
+    Theorem 3.1 of "Beyond DAGs: a latent partial causal model for multimodal learning".
+    """
+    joint, scores = _check_joint_and_scores(joint, scores)
+    p_x, p_t = joint.sum(1), joint.sum(0)
+    # Where the joint is zero the score is not weighed, even if it is −inf; masking inside and
+    # outside keeps the gradient free of 0 · inf.
+    occurs = joint > 0
+    matched = torch.where(occurs, joint * torch.where(occurs, scores, 0.0), 0.0).sum()
+    over_texts = (scores + p_t.log()).logsumexp(1)
+    over_images = (scores + p_x.log()[:, None]).logsumexp(0)
+    return -2 * matched + p_x @ over_texts + p_t @ over_images
+
+
+def bias_constant(joint: Any, scores: Any) -> float:
+    """Leading constant c of the bias: E[L_N] − 2 log N = L∞ + c/N + O(N⁻²).
+
+    c = E_pairs[k/μ_x − 1] + E_pairs[k/μ_t − 1] − ½ E_x[Var_t k/μ_x²] − ½ E_t[Var_x k/μ_t²] with
+    k = e^s, μ_x = E_t k(x, ·) and μ_t = E_x k(·, t): the positive pair sits in its own denominator,
+    which lifts the loss, and the logarithm of an average is too small on average, which lowers it.
+
+    Parameters
+    ----------
+    joint, scores
+        As for `population_loss`.
+
+    Returns
+    -------
+    float
+        c, in nats.
+
+    Raises
+    ------
+    ValueError
+        As for `population_loss`.
+
+    References
+    ----------
+    Derived in the chapter on loss asymptotics (second-order expansion of the logarithm).
+    """
+    joint, scores = _check_joint_and_scores(joint, scores)
+    p_x, p_t = joint.sum(1), joint.sum(0)
+    kernel = torch.exp(scores - scores.max())
+    mu_x = (kernel @ p_t)[:, None]
+    mu_t = p_x @ kernel
+    positive = (joint * (kernel / mu_x - 1)).sum() + (joint * (kernel / mu_t - 1)).sum()
+    variance_over_texts = (kernel - mu_x).square() @ p_t / mu_x[:, 0].square()
+    variance_over_images = p_x @ (kernel - mu_t).square() / mu_t.square()
+    return float(positive - (p_x @ variance_over_texts + p_t @ variance_over_images) / 2)
+
+
+def sample_batch_losses(
+    joint: Any,
+    scores: Any,
+    *,
+    batch_size: int,
+    batches: int,
+    seed: int | torch.Generator,
+) -> torch.Tensor:
+    """Draw batches of pairs from a discrete joint and return L_N − 2 log N of each.
+
+    On a discrete joint the loss sees only how often each cell was drawn, so a batch costs a·b
+    operations after its N draws, not N².
+
+    Parameters
+    ----------
+    joint, scores
+        As for `population_loss`.
+    batch_size
+        N >= 2, pairs per batch.
+    batches
+        How many independent batches to draw.
+    seed
+        An integer or a generator.
+
+    Returns
+    -------
+    torch.Tensor
+        Shape (batches,), float64, in nats.
+
+    Raises
+    ------
+    ValueError
+        As for `population_loss`, or if a count is too small.
+    """
+    joint, scores = _check_joint_and_scores(joint, scores)
+    scores = scores.detach()
+    batch_size = check_integer("batch_size", batch_size, 2)
+    batches = check_integer("batches", batches, 1)
+    generator = as_generator(seed)
+    cells = joint.flatten()
+    occurs = joint > 0
+    losses = []
+    group = max(1, _INDICES_PER_DRAW // batch_size)
+    for start in range(0, batches, group):
+        size = min(group, batches - start)
+        drawn = torch.multinomial(
+            cells, size * batch_size, replacement=True, generator=generator
+        ).view(size, batch_size)
+        counts = torch.zeros(size, cells.numel(), dtype=torch.float64)
+        counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
+        shares = counts.view(size, *joint.shape) / batch_size
+        share_x, share_t = shares.sum(2), shares.sum(1)
+        matched = torch.where(occurs, shares * torch.where(occurs, scores, 0.0), 0.0).sum((1, 2))
+        over_texts = (scores + share_t.log()[:, None, :]).logsumexp(2)
+        over_images = (scores + share_x.log()[:, :, None]).logsumexp(1)
+        # A row or column that was not drawn weighs nothing, whatever its sum.
+        text_part = torch.where(share_x > 0, share_x * over_texts, 0.0).sum(1)
+        image_part = torch.where(share_t > 0, share_t * over_images, 0.0).sum(1)
+        losses.append(text_part + image_part - 2 * matched)
+    return torch.cat(losses)
+
+
+@torch.no_grad()
+def population_loss_monte_carlo(
+    x: torch.Tensor,
+    t: torch.Tensor,
+    *,
+    temperature: float | torch.Tensor,
+    kind: Kind = "cosine",
+    chunk_size: int = 1024,
+) -> float:
+    """Estimate L∞ of `population_loss` from N encoded pairs.
+
+    Row i's denominator averages e^s over the other N − 1 texts only. Leaving the positive out
+    removes the first two terms of `bias_constant`; what stays is the bias of the logarithm of an
+    average, −(1/2N) (E_x[Var_t k/μ_x²] + E_t[Var_x k/μ_t²]) + O(N⁻²), always downwards. At a sharp
+    temperature the relative variances are large: take N large against them.
+
+    Parameters
+    ----------
+    x, t
+        Embeddings of the N >= 2 pairs, both of shape (N, d).
+    temperature, kind
+        As for `critic`.
+    chunk_size
+        Rows scored at a time; memory grows with ``chunk_size * N``.
+
+    Returns
+    -------
+    float
+        The estimate, in nats.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `info_nce`.
+    """
+    _check_embeddings(x, t)
+    size = len(x)
+    _check_pair_count(size, len(t))
+    chunk_size = check_integer("chunk_size", chunk_size, 1)
+    matched, over_texts, over_images = [], [], []
+    for start in range(0, size, chunk_size):
+        scores = critic(x[start : start + chunk_size], t, kind=kind, temperature=temperature)
+        row = torch.arange(len(scores), device=x.device)
+        matched.append(scores[row, row + start].double())
+        scores[row, row + start] = -math.inf
+        over_texts.append(scores.double().logsumexp(1))
+        over_images.append(scores.double().logsumexp(0))
+    log_others = math.log(size - 1)
+    mean_over_texts = torch.cat(over_texts).mean() - log_others
+    mean_over_images = torch.stack(over_images).logsumexp(0).mean() - log_others
+    return float(mean_over_texts + mean_over_images - 2 * torch.cat(matched).mean())
+
+
+# --- encoders and training ------------------------------------------------------------------------
+
+
+class Encoder(nn.Module):
+    """A residual network with a linear skip, onto a sphere, into a box, or into R^d.
+
+    ``y = W_skip x + W_out h_depth`` with ``h_{l+1} = h_l + GELU(W_l h_l)``; then ``y`` is scaled to
+    unit length (sphere), squashed by a sigmoid (box) or left alone (euclidean). The skip makes the
+    linear answer easy to reach; the output keeps the codomain the theorem asks for.
+
+    Parameters
+    ----------
+    in_dim, out_dim
+        Dimensions of observation and embedding.
+    codomain
+        ``"sphere"``: unit vectors; ``"box"``: (0, 1)^out_dim; ``"euclidean"``: all of R^out_dim.
+    width
+        Hidden units.
+    depth
+        Residual blocks.
+    seed
+        Initial weights depend on this alone.
+
+    Raises
+    ------
+    ValueError
+        If a size is below 1 or ``codomain`` is unknown.
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        codomain: str = "sphere",
+        width: int = 128,
+        depth: int = 3,
+        seed: int | torch.Generator,
+    ) -> None:
+        super().__init__()
+        in_dim = check_integer("in_dim", in_dim, 1)
+        out_dim = check_integer("out_dim", out_dim, 1)
+        width = check_integer("width", width, 1)
+        depth = check_integer("depth", depth, 1)
+        if codomain not in ("sphere", "box", "euclidean"):
+            raise ValueError(
+                f"codomain must be 'sphere', 'box' or 'euclidean', got {codomain!r}"
+            )
+        self.codomain = codomain
+        generator = as_generator(seed)
+        self.skip = _linear(in_dim, out_dim, generator)
+        self.lift = _linear(in_dim, width, generator)
+        self.blocks = nn.ModuleList(_linear(width, width, generator) for _ in range(depth))
+        self.out = _linear(width, out_dim, generator)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Encode observations of shape (N, in_dim) as embeddings of shape (N, out_dim)."""
+        hidden = self.lift(x)
+        for block in self.blocks:
+            hidden = hidden + functional.gelu(block(hidden))
+        y = self.skip(x) + self.out(hidden)
+        if self.codomain == "sphere":
+            return functional.normalize(y, dim=1)
+        if self.codomain == "box":
+            return torch.sigmoid(y)
+        return y
+
+
+class History(NamedTuple):
+    """What a training run left behind; one entry per ``eval_every`` steps.
+
+    Attributes
+    ----------
+    step
+        Steps done, shape (entries,).
+    loss
+        Mean batch loss since the entry before, in nats, shape (entries,).
+    temperature
+        τ after the step, shape (entries,); NaN for a loss module without a temperature.
+    seconds
+        Wall time of the run.
+    """
+
+    step: np.ndarray
+    loss: np.ndarray
+    temperature: np.ndarray
+    seconds: float
+
+
+def train(
+    sampler: Callable[..., tuple[Any, ...]],
+    encoder_x: nn.Module,
+    encoder_t: nn.Module,
+    loss: nn.Module,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float = 2e-3,
+    seed: int | torch.Generator,
+    device: str | torch.device | None = None,
+    progress: bool = True,
+    eval_every: int = 50,
+    callback: Callable[[int], None] | None = None,
+) -> History:
+    """Train two encoders, and the loss's temperature, in place on fresh pairs.
+
+    Adam with a one-cycle learning rate, ten times as large for the temperature. Every step sees
+    new data; many batches are drawn at once, so that sampling costs little.
+
+    Parameters
+    ----------
+    sampler
+        Called as ``sampler(size, seed=generator)``; returns a tuple whose first two entries are
+        x and t of shape (size, ·), for example ``LatentPartialCausalModel.sample``.
+    encoder_x, encoder_t
+        Modules from observations to embeddings; one shared module is allowed.
+    loss
+        Module called on two batches of embeddings, for example `ContrastiveLoss`.
+    steps, batch_size
+        Number of steps and pairs per step.
+    learning_rate
+        The peak of the one-cycle schedule.
+    seed
+        An integer or a generator; drives the data.
+    device
+        Where to train; ``None`` takes the best there is.
+    progress
+        Whether to show a progress bar.
+    eval_every
+        Steps between entries of the history.
+    callback
+        Called as ``callback(step)`` at each entry, without gradients.
+
+    Returns
+    -------
+    History
+        Shorter than asked for if the run was interrupted from the keyboard.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range or the sampler returns NaN or infinite observations.
+    FloatingPointError
+        If embeddings, loss or temperature stop being finite; names the step.
+    """
+    steps = check_integer("steps", steps, 1)
+    batch_size = check_integer("batch_size", batch_size, 2)
+    eval_every = check_integer("eval_every", eval_every, 1)
+    learning_rate = check_positive("learning_rate", learning_rate)
+    device = resolve_device(device)
+    for module in (encoder_x, encoder_t, loss):
+        module.to(device).train()
+    # A module passed twice, as one shared encoder, gives its parameters once.
+    groups = [{"params": list(nn.ModuleList([encoder_x, encoder_t]).parameters())}]
+    rates = [learning_rate]
+    if any(True for _ in loss.parameters()):
+        groups.append({"params": list(loss.parameters())})
+        rates.append(_TEMPERATURE_SPEED_UP * learning_rate)
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=rates, total_steps=max(steps, 2)
+    )
+    batches = _batches(sampler, steps, batch_size, as_generator(seed), device)
+
+    entries: list[tuple[int, float, float]] = []
+    recent: list[float] = []
+    started = time.perf_counter()
+    with contextlib.suppress(KeyboardInterrupt), trange(steps, disable=not progress) as bar:
+        for step, (x, t) in zip(bar, batches, strict=True):
+            code_x, code_t = encoder_x(x), encoder_t(t)
+            if not bool(torch.isfinite(code_x).all() & torch.isfinite(code_t).all()):
+                raise _diverged(step, "an embedding is", learning_rate)
+            value = loss(code_x, code_t)
+            recent.append(value.item())
+            if not math.isfinite(recent[-1]):
+                raise _diverged(step, "the loss is", learning_rate)
+            optimiser.zero_grad(set_to_none=True)
+            value.backward()
+            optimiser.step()
+            schedule.step()
+            if (step + 1) % eval_every == 0 or step + 1 == steps:
+                temperature = getattr(loss, "temperature", math.nan)
+                entries.append((step + 1, float(np.mean(recent)), temperature))
+                bar.set_postfix(loss=f"{entries[-1][1]:.3f}", temperature=f"{temperature:.3f}")
+                recent.clear()
+                if callback is not None:
+                    with torch.no_grad():
+                        callback(step + 1)
+    for module in (encoder_x, encoder_t, loss):
+        module.eval()
+    step_column, loss_column, temperature_column = (
+        zip(*entries, strict=True) if entries else ((), (), ())
+    )
+    return History(
+        step=np.array(step_column, dtype=int),
+        loss=np.array(loss_column, dtype=float),
+        temperature=np.array(temperature_column, dtype=float),
+        seconds=time.perf_counter() - started,
+    )
+
+
+# --- private parts --------------------------------------------------------------------------------
+
+
+def _check_embeddings(x: torch.Tensor, t: torch.Tensor) -> None:
+    _check_matrix("x", x)
+    _check_matrix("t", t)
+    if x.dtype != t.dtype:
+        raise TypeError(f"x and t must have one dtype, got {x.dtype} and {t.dtype}")
+    if x.shape[1] != t.shape[1]:
+        raise ValueError(
+            f"x and t must have the same number of columns, got shapes {tuple(x.shape)} and "
+            f"{tuple(t.shape)}; encode both into one space first"
+        )
+
+
+def _check_matrix(name: str, matrix: torch.Tensor) -> None:
+    if not isinstance(matrix, torch.Tensor) or not matrix.is_floating_point():
+        found = getattr(matrix, "dtype", type(matrix).__name__)
+        raise TypeError(f"{name} must be a floating-point tensor, got {found}")
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {tuple(matrix.shape)}")
+    check_finite(name, matrix)
+
+
+def _check_pair_count(rows: int, columns: int) -> None:
+    if rows != columns:
+        raise ValueError(f"pairs need as many images as texts, got {rows} and {columns}")
+    if rows < 2:
+        raise ValueError(
+            f"the loss compares pairs and needs at least 2, got {rows}; with a single pair it is 0 "
+            "whatever the encoders do, so enlarge the batch (drop_last=True drops a short one)"
+        )
+
+
+def _check_temperature(temperature: float | torch.Tensor) -> None:
+    if isinstance(temperature, torch.Tensor):
+        if temperature.numel() != 1:
+            raise ValueError(
+                f"temperature must have one entry, got shape {tuple(temperature.shape)}"
+            )
+        temperature = temperature.item()
+    check_positive("temperature", temperature)
+
+
+def _check_ids(ids: Ids, size: int, like: torch.Tensor) -> torch.Tensor:
+    ids = torch.as_tensor(ids, device=like.device)
+    if ids.is_floating_point() or ids.is_complex():
+        raise TypeError(f"ids must be integers, got {ids.dtype}")
+    if ids.shape != (size,):
+        raise ValueError(
+            f"ids must hold one integer per pair, shape ({size},), got shape {tuple(ids.shape)}"
+        )
+    return ids
+
+
+def _norm_order(kind: Kind) -> float:
+    named = {"l1": 1.0, "l2": 2.0}
+    if isinstance(kind, str) and kind in named:
+        return named[kind]
+    if isinstance(kind, bool) or not isinstance(kind, int | float) or not kind >= 1:
+        raise ValueError(
+            f"kind must be 'cosine', 'dot', 'l1', 'l2' or a number p >= 1, got {kind!r}"
+        )
+    return float(kind)
+
+
+def _unit_rows(name: str, rows: torch.Tensor) -> torch.Tensor:
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    zero = int((norms == 0).sum())
+    if zero:
+        raise ValueError(
+            f"{name} must have no zero row for the cosine, got {zero} of {len(rows)}; a zero row "
+            "has no direction, so drop it or use kind='dot'"
+        )
+    return rows / norms
+
+
+def _distances(x: torch.Tensor, t: torch.Tensor, p: float) -> torch.Tensor:
+    # The shortcut ‖x‖² + ‖t‖² − 2x·t loses half the digits where a pair nearly matches, which is
+    # where training ends; the direct sum does not.
+    return torch.cdist(x, t, p=p, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _chunk_sums(
+    x: torch.Tensor,
+    t: torch.Tensor,
+    temperature: float | torch.Tensor,
+    kind: Kind,
+    row_ids: torch.Tensor,
+    ids: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    """Log-sums over all and over positive scores, of some rows and of their part of the columns."""
+    scores = critic(x, t, kind=kind, temperature=temperature)
+    positives = scores.masked_fill(row_ids[:, None] != ids, -math.inf)
+    return (
+        scores.logsumexp(1),
+        positives.logsumexp(1),
+        scores.logsumexp(0),
+        positives.logsumexp(0),
+    )
+
+
+def _check_joint_and_scores(joint: Any, scores: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return both as float64 tensors, without rows and columns that never occur."""
+    joint = torch.as_tensor(joint, dtype=torch.float64)
+    scores = torch.as_tensor(scores, dtype=torch.float64)
+    if joint.ndim != 2 or joint.shape != scores.shape:
+        raise ValueError(
+            "joint and scores must be matrices of one shape, got "
+            f"{tuple(joint.shape)} and {tuple(scores.shape)}"
+        )
+    check_finite("joint", joint)
+    total = float(joint.sum())
+    if bool((joint < 0).any()) or abs(total - 1) > 1e-8:
+        raise ValueError(
+            "joint must be non-negative and sum to 1, got smallest entry "
+            f"{float(joint.min()):g} and sum {total:.10g}; divide it by its sum"
+        )
+    bad = int((torch.isnan(scores) | (scores == math.inf)).sum())
+    if bad:
+        raise ValueError(f"scores must be finite or -inf, got {bad} entries NaN or +inf")
+    rows, columns = joint.sum(1) > 0, joint.sum(0) > 0
+    return joint[rows][:, columns], scores[rows][:, columns]
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """Build a linear layer with variance 1/inputs weights and zero bias, drawn from generator."""
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    nn.init.normal_(layer.weight, std=inputs**-0.5, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _batches(
+    sampler: Callable[..., tuple[Any, ...]],
+    steps: int,
+    batch_size: int,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Any:
+    """Yield ``steps`` batches (x, t), drawing many at a time."""
+    per_draw = max(1, _ROWS_PER_DRAW // batch_size)
+    for start in range(0, steps, per_draw):
+        count = min(per_draw, steps - start)
+        x, t = sampler(count * batch_size, seed=generator)[:2]
+        check_finite("the sampler's x", x)
+        check_finite("the sampler's t", t)
+        yield from zip(
+            x.to(device).split(batch_size), t.to(device).split(batch_size), strict=True
+        )
+
+
+def _diverged(step: int, what: str, learning_rate: float) -> FloatingPointError:
+    return FloatingPointError(
+        f"{what} not finite at step {step} of training; lower learning_rate (now "
+        f"{learning_rate:g}), start from a larger temperature, or scale the observations"
+    )
