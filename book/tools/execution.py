@@ -36,9 +36,10 @@ def fingerprint(root: Path) -> str:
     )
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(set(files)):
-        if "__pycache__" in path.parts or "tools" in path.parts or ".ipynb_checkpoints" in path.parts:
+        name = path.relative_to(root)
+        if {"__pycache__", ".ipynb_checkpoints", "tools"} & set(name.parts):
             continue
-        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(name.as_posix().encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -70,7 +71,9 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def execute(notebooks: list[Path], cache_path: Path, *, timeout: int, cores: int) -> dict[str, float]:
+def execute(
+    notebooks: list[Path], cache_path: Path, *, timeout: int, cores: int
+) -> dict[str, float]:
     """Run the notebooks that the cache does not hold yet.
 
     Parameters

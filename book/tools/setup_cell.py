@@ -17,7 +17,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 TAG = "setup"
 
-CELL = '''\
+CELL = """\
 # Setup. On Google Colab this fetches the book and its library; anywhere else it does nothing.
 import sys
 
@@ -47,7 +47,7 @@ if "google.colab" in sys.modules:
         importlib.invalidate_caches()
     # Scripts and tables lie beside their chapter.
     sys.path[:0] = sorted(str(path) for path in (book / "book").iterdir() if path.is_dir())
-'''
+"""
 
 
 def address_in_config(config: Path) -> str:
@@ -96,11 +96,14 @@ def set_address(root: Path, address: str) -> None:
     address = address.rstrip("/").removesuffix(".git")
     if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+){2,}", address):
         raise ValueError(
-            f"the address of a repository looks like https://github.com/you/your-book, got {address!r}"
+            "the address of a repository looks like https://github.com/you/your-book, "
+            f"got {address!r}"
         )
     config = root / "_config.yml"
     text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace(address_in_config(config), address), encoding="utf-8", newline="\n")
+    config.write_text(
+        text.replace(address_in_config(config), address), encoding="utf-8", newline="\n"
+    )
     write_setup_cells(root)
 
 
