@@ -102,7 +102,9 @@ def set_address(root: Path, address: str) -> None:
     config = root / "_config.yml"
     text = config.read_text(encoding="utf-8")
     config.write_text(
-        text.replace(address_in_config(config), address), encoding="utf-8", newline="\n"
+        text.replace(address_in_config(config), address),
+        encoding="utf-8",
+        newline="\n",
     )
     write_setup_cells(root)
 

@@ -47,7 +47,11 @@ def prepare(app: Sphinx, config: Config) -> None:
 
 
 def outdated_notebooks(
-    app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
+    app: Sphinx,
+    env: BuildEnvironment,
+    added: set[str],
+    changed: set[str],
+    removed: set[str],
 ) -> list[str]:
     """Have every notebook read again when the code behind its outputs changed."""
     if not app.book_outputs_stale:
@@ -59,7 +63,10 @@ def copy_assets(app: Sphinx) -> None:
     """Put MathJax and the book's own assets beside the pages."""
     out = Path(app.outdir)
     source = Path(mathjax.__file__).parent / "static" / "mathjax"
-    for part in (*(Path("es5") / name for name in MATHJAX_PARTS), Path("LICENSE")):
+    for part in (
+        *(Path("es5") / name for name in MATHJAX_PARTS),
+        Path("LICENSE"),
+    ):
         target = out / "mathjax" / part
         if target.exists():
             continue
