@@ -179,10 +179,12 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
     RuntimeError
         If the device is not available; the message names what is.
     """
-    has_cuda = torch.cuda.is_available()
-    has_mps = torch.backends.mps.is_available()
+    available = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    available.append("cpu")
     if device is None:
-        return torch.device("cuda" if has_cuda else "mps" if has_mps else "cpu")
+        return torch.device(available[0].split(":")[0])
     if not isinstance(device, str | torch.device):
         raise TypeError(
             f"device must be a string, a torch.device or None, got {device!r} "
@@ -194,22 +196,14 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         raise ValueError(
             f"device must be 'cpu', 'cuda', 'cuda:<index>' or 'mps', got {device!r}"
         ) from error
-    available = ["cpu"]
-    if has_cuda:
-        available += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    if has_mps:
-        available.append("mps")
     if resolved.type not in ("cpu", "cuda", "mps"):
         raise ValueError(
             f"device must be 'cpu', 'cuda', 'cuda:<index>' or 'mps', got {device!r}"
         )
-    found = (
-        resolved.type in {name.split(":")[0] for name in available}
-        if resolved.index is None
-        else resolved.type in ("cpu", "mps") and resolved.type in available
-        or str(resolved) in available
-    )
-    if not found:
+    kinds = {name.split(":")[0] for name in available}
+    # Only CUDA devices are numbered: "cpu:0" and "mps:0" are the one device of their kind.
+    by_kind = resolved.index is None or resolved.type != "cuda"
+    if not (resolved.type in kinds if by_kind else str(resolved) in available):
         raise RuntimeError(
             f"device {str(resolved)!r} was asked for but is not available on this machine; "
             f"available: {', '.join(available)}"

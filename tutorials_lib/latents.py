@@ -61,6 +61,11 @@ def _numpy_generator(seed: int | torch.Generator) -> np.random.Generator:
     return np.random.default_rng(int(bits))
 
 
+def _check_dtype(dtype: Any) -> None:
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+
+
 def _points(name: str, z: Any, dim: int | None = None) -> torch.Tensor:
     """Return points in float64 after checking type, shape and finiteness."""
     if not isinstance(z, torch.Tensor) or z.dtype not in (torch.float32, torch.float64):
@@ -108,8 +113,8 @@ def _on_circles(name: str, z: Any, dim: int | None = None) -> torch.Tensor:
     if z.shape[-1] % 2:
         raise ValueError(f"{name} must have two coordinates per circle, got {z.shape[-1]}")
     circles = z.shape[-1] // 2
-    return _on_sphere(f"each circle of {name}, times sqrt({circles}),",
-                      z.unflatten(-1, (circles, 2)) * math.sqrt(circles))
+    pairs = z.unflatten(-1, (circles, 2)) * math.sqrt(circles)
+    return _on_sphere(f"each circle of {name}, times sqrt({circles}),", pairs)
 
 
 def _signs(name: str, z: Any, dim: int | None = None) -> torch.Tensor:
@@ -133,7 +138,10 @@ def _interval(low: Any, high: Any) -> tuple[float, float]:
 
 
 def _concentration(kappa: Any) -> float:
-    kappa = check_positive("kappa (use kappa=0 for no coupling)", kappa, allow_zero=True)
+    try:
+        kappa = check_positive("kappa", kappa, allow_zero=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; for no coupling use kappa=0") from None
     if kappa > 1e100:
         raise ValueError(f"kappa must be at most 1e100, got {kappa:g}; beyond it z_t equals z_x")
     return kappa
@@ -357,10 +365,8 @@ class _PowerNoise:
     ) -> np.ndarray:
         """Invert the distribution function on the side of the centre that is chosen first."""
         power = 1 / self.shape
-        below, above = ((center - low) / self.width) ** self.shape, (
-            (high - center) / self.width
-        ) ** self.shape
-        mass_below, mass_above = special.gammainc(power, below), special.gammainc(power, above)
+        mass_below = special.gammainc(power, ((center - low) / self.width) ** self.shape)
+        mass_above = special.gammainc(power, ((high - center) / self.width) ** self.shape)
         down = rng.random(center.shape) * (mass_below + mass_above) < mass_below
         level = rng.random(center.shape) * np.where(down, mass_below, mass_above)
         if self.shape == 1:
@@ -421,6 +427,7 @@ class Law:
             If ``size`` is negative.
         """
         size = check_integer("size", size, 0)
+        _check_dtype(dtype)
         return torch.from_numpy(self._draw(size, _numpy_generator(seed))).to(dtype)
 
     def log_density(self, z: torch.Tensor) -> torch.Tensor:
@@ -611,7 +618,7 @@ class _TruncatedMarginal(Law):
                 near = float(special.expit(np.pi * np.sinh(node)))
                 weight = near * (1 - near) * np.pi * np.cosh(node) * step
                 shift = length * near
-                mass = noise.half_mass(z - self.low + sign * shift).clone()
+                mass = noise.half_mass(z - self.low + sign * shift)
                 mass = mass + noise.half_mass(self.high - z - sign * shift)
                 total = total + length * weight * noise.log_kernel(shift).exp() / mass
         value = (total / (self.high - self.low)).log().sum(dim=-1)
@@ -799,7 +806,7 @@ class ProjectedLaplace(_OnSphere):
             return power * r.log() - distance / self.scale
 
         with torch.no_grad():
-            low, peak, high = self._range(z, center, log_integrand)
+            low, peak, high = self._range(z, center, log_integrand, self.scale)
             top = log_integrand(peak)
         kinks = torch.nan_to_num(center / z, nan=0.0).clamp(low, high)
         edges = torch.cat([low, kinks.sort(dim=-1).values, high], dim=-1)
@@ -811,7 +818,9 @@ class ProjectedLaplace(_OnSphere):
         return total.sum(dim=-1).log() + top[:, 0]
 
     @staticmethod
-    def _range(z: torch.Tensor, center: torch.Tensor, log_integrand: Any) -> tuple[Any, Any, Any]:
+    def _range(
+        z: torch.Tensor, center: torch.Tensor, log_integrand: Any, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Bisect for the peak of a concave function and where it has fallen by 45."""
         end = z.new_ones(len(z), 1)
         while bool((low := log_integrand(end) > log_integrand(end / 2) - 60).any()):
@@ -824,11 +833,12 @@ class ProjectedLaplace(_OnSphere):
                 low, high = torch.where(left, middle, low), torch.where(left, high, middle)
             return (low + high) / 2
 
-        tiny = 1e-6
+        def rises(r: torch.Tensor) -> torch.Tensor:
+            pull = (z * torch.sign(r * z - center)).sum(dim=-1, keepdim=True)
+            return (z.shape[-1] - 1) * scale > r * pull
+
         start = torch.zeros_like(end)
-        peak = bisect(
-            start, end, lambda r: log_integrand(r * (1 + tiny)) > log_integrand(r * (1 - tiny))
-        )
+        peak = bisect(start, end, rises)
         floor = log_integrand(peak) - 45
         return (
             bisect(start, peak, lambda r: log_integrand(r) < floor),
@@ -990,7 +1000,8 @@ class SignFlip(ConditionalLaw):
         self.kappa = _concentration(kappa)
 
     def _checked(self, name: str, z: torch.Tensor) -> torch.Tensor:
-        return _signs(name, z) / math.sqrt(z.shape[-1])
+        _signs(name, z)
+        return _points(name, z)
 
     def _draw(self, center: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         flip = special.expit(-2 * self.kappa / center.shape[-1])
@@ -1142,6 +1153,7 @@ class Coupling:
         self, size: int, *, seed: int | torch.Generator, dtype: torch.dtype = torch.float64
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw ``size`` independent pairs (z_x, z_t), each of shape (size, dim)."""
+        _check_dtype(dtype)
         generator = as_generator(seed)
         z_x = self.marginal.sample(size, seed=generator)
         z_t = self.conditional.sample(z_x, seed=generator)
