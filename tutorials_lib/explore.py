@@ -319,8 +319,8 @@ def _static_page(
     # frames do the same work through the style sheet's :target.
     return (
         '<figure class="book-figure explore">\n'
-        f'<div class="explore-controls" hidden>{"".join(controls)}</div>\n'
         f'<div class="explore-frames">{"".join(frames)}</div>\n'
+        f'<div class="explore-controls" hidden>{"".join(controls)}</div>\n'
         '<p class="explore-said" aria-live="polite"></p>\n'
         f'<noscript><p class="explore-links">{" · ".join(links)}</p></noscript>\n'
         f"<figcaption>{html.escape(caption)}</figcaption>\n"

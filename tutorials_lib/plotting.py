@@ -22,6 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from IPython.display import display
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -56,9 +57,9 @@ DIVERGING = "RdBu_r"
 _FONTS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif"
 
 _PIXELS_PER_POINT = 4 / 3
-# Column width of a 375 px phone; a figure may shrink to _SMALLEST of its natural size (where its
-# 10.5 pt tick labels are 9 px high) and is scrolled sideways in its own box below that.
-_PHONE_COLUMN = 340
+# Column width of a 375 px phone. There a figure may shrink to _SMALLEST of its natural size, where
+# its 10.5 pt tick labels are 9 px high; a wider one is scrolled sideways in its own box.
+_PHONE_COLUMN = 343
 _SMALLEST = 0.65
 _RASTER_DPI = 192
 
@@ -308,17 +309,17 @@ def figure_svg(fig: Figure, *, alt: str, salt: str = "") -> str:
 
     natural = round(width * _PIXELS_PER_POINT)
     least = round(natural * _SMALLEST)
+    scrolls = least > _PHONE_COLUMN
     root.attrib = {
         "viewBox": f"0 0 {width:g} {height:g}",
         "role": "img",
         "aria-label": alt,
         "stroke-linejoin": "round",
         "style": (
-            f"display:block;width:100%;min-width:{least}px;max-width:{natural}px;height:auto;"
-            f"margin:0 auto;overflow:visible;font-family:{_FONTS}"
+            f"display:block;width:100%;min-width:{least if scrolls else 0}px;max-width:{natural}px;"
+            f"height:auto;margin:0 auto;font-family:{_FONTS}"
         ),
     }
-    scrolls = least > _PHONE_COLUMN
     # A box that scrolls must be reachable by keyboard; one that never does must not be a stop.
     focus = ' tabindex="0" role="group" aria-label="Wide figure, scrolls sideways"'
     svg = ElementTree.tostring(root, encoding="unicode")
@@ -327,6 +328,10 @@ def figure_svg(fig: Figure, *, alt: str, salt: str = "") -> str:
 
 def _render(fig: Figure) -> ElementTree.Element:
     """Draw the figure as SVG and parse it, without namespaces or metadata."""
+    for axes in fig.axes:
+        # Matplotlib draws the grid above images, where it would read as data.
+        if axes.images or any(isinstance(mesh, QuadMesh) for mesh in axes.collections):
+            axes.grid(False)
     buffer = io.BytesIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tutorials_lib"}):

@@ -25,7 +25,6 @@
         index = index * sizes[axis] + position;
         input.setAttribute("aria-valuetext", text);
         input.parentElement.querySelector("output").textContent = text;
-        input.style.setProperty("--filled", position / (sizes[axis] - 1));
       });
       if (index === shown) return;
       frames[index].hidden = false;
@@ -39,6 +38,7 @@
 
     inputs.forEach((input) => input.addEventListener("input", update));
     controls.hidden = false;
+    figure.dataset.moves = "";
     update();
   }
 

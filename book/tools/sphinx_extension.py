@@ -12,12 +12,13 @@ import os
 import shutil
 from pathlib import Path
 
-import execution
 import mathjax
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
+
+import execution
 
 # One file that holds the whole of TeX input and SVG output, so that formulas need no web font
 # (Firefox refuses fonts from a parent folder under file://), and what its context menu loads to
