@@ -197,9 +197,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
             f"device must be 'cpu', 'cuda', 'cuda:<index>' or 'mps', got {device!r}"
         ) from error
     if resolved.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(
-            f"device must be 'cpu', 'cuda', 'cuda:<index>' or 'mps', got {device!r}"
-        )
+        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:<index>' or 'mps', got {device!r}")
     kinds = {name.split(":")[0] for name in available}
     # Only CUDA devices are numbered: "cpu:0" and "mps:0" are the one device of their kind.
     by_kind = resolved.index is None or resolved.type != "cuda"

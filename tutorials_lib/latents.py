@@ -347,16 +347,18 @@ class _PowerNoise:
         return sign * self.width * rng.standard_gamma(1 / self.shape, size) ** (1 / self.shape)
 
     def log_kernel(self, u: torch.Tensor) -> torch.Tensor:
-        return -(u / self.width).abs() ** self.shape
+        return -((u / self.width).abs() ** self.shape)
 
     def log_density(self, u: torch.Tensor) -> torch.Tensor:
         return (self.log_kernel(u) - self.log_total).sum(dim=-1)
 
     def half_mass(self, a: torch.Tensor) -> torch.Tensor:
         """Return the integral of the kernel over [0, a]."""
-        scaled = (a / self.width) ** self.shape
         if self.shape == 1:
-            return -self.width * torch.expm1(-scaled)
+            return -self.width * torch.expm1(-a / self.width)
+        if self.shape == 2:
+            return self.width * math.sqrt(math.pi) / 2 * torch.erf(a / self.width)
+        scaled = (a / self.width) ** self.shape
         order = torch.tensor(1 / self.shape, dtype=torch.float64)
         return 0.5 * math.exp(self.log_total) * torch.special.gammainc(order, scaled)
 
@@ -480,8 +482,8 @@ class UniformBox(Law):
         """Return -dim log(high - low) inside the box; see `Law.log_density`."""
         z = _points("z", z, self.dim)
         inside = ((z >= self.low) & (z <= self.high)).all(dim=-1)
-        value = -self.dim * math.log(self.high - self.low)
-        return torch.where(inside, value, -torch.inf).double()
+        value = z.new_full(inside.shape, -self.dim * math.log(self.high - self.low))
+        return torch.where(inside, value, -torch.inf)
 
 
 class ClippedLaplaceStationary(Law):
@@ -508,9 +510,8 @@ class ClippedLaplaceStationary(Law):
     def log_density(self, z: torch.Tensor) -> torch.Tensor:
         """Return the log density by Lebesgue measure plus atoms; see `Law.log_density`."""
         z = _points("z", z, self.dim)
-        value = torch.where((z == 0) | (z == 1), 0.0, math.log(self.rate))
-        value = torch.where((z < 0) | (z > 1), -torch.inf, value - math.log(self.rate + 2))
-        return value.double().sum(dim=-1)
+        value = ((z > 0) & (z < 1)).double() * math.log(self.rate) - math.log(self.rate + 2)
+        return torch.where((z < 0) | (z > 1), -torch.inf, value).sum(dim=-1)
 
 
 class GeneralizedNormal(Law):
@@ -590,7 +591,11 @@ class _TruncatedMarginal(Law):
 
     Per coordinate p(t) = 1/(high - low) times the integral of k(t - x) / C(x) over x. Each side
     of t is integrated by the tanh-sinh rule as far as the kernel exceeds exp(-45): relative
-    error below 1e-10 (Takahasi and Mori, Publ. RIMS 9, 1974).
+    error below 1e-10 for shapes up to 10, 1e-6 at shape 30, whose kernel is nearly a step.
+
+    References
+    ----------
+    Takahasi and Mori, Double exponential formulas, Publ. RIMS 9, 1974.
     """
 
     domains = frozenset({"box"})
@@ -793,8 +798,7 @@ class ProjectedLaplace(_OnSphere):
         z, center = z.reshape(-1, dim), center.reshape(-1, dim)
         rows = max(1, 2_000_000 // (dim * (dim + 1)))
         pieces = [
-            self._log_integral(a, b)
-            for a, b in zip(z.split(rows), center.split(rows), strict=True)
+            self._log_integral(a, b) for a, b in zip(z.split(rows), center.split(rows), strict=True)
         ]
         return torch.cat(pieces).reshape(shape) - dim * math.log(2 * self.scale)
 
@@ -948,8 +952,7 @@ class ClippedLaplace(ConditionalLaw):
         """Return the density by Lebesgue measure plus atoms; `ConditionalLaw.log_density`."""
         center = self._checked("center", center)
         z = _points("z", z, center.shape[-1])
-        at_end = (z == 0) | (z == 1)
-        value = torch.where(at_end, 0.0, math.log(self.rate)) - math.log(2)
+        value = ((z > 0) & (z < 1)).double() * math.log(self.rate) - math.log(2)
         value = value - self.rate * (z - center).abs()
         return torch.where((z < 0) | (z > 1), -torch.inf, value).sum(dim=-1)
 
@@ -1081,7 +1084,7 @@ class Coupling:
         `ProjectedNormal`, `ClippedLaplaceStationary` with `ClippedLaplace` of the same rate,
         `BinaryAttributes` with `SignFlip`, `ProductOfCircles` with `ProductOfVonMises`,
         `Normal` with `AdditiveNormal`, and `UniformBox` with a truncated law on the same box
-        (by quadrature, relative error of p(z_t) below 1e-10 per coordinate).
+        (by quadrature, relative error of p(z_t) below 1e-10 per coordinate for shapes up to 10).
 
     Raises
     ------
