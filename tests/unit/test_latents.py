@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import mpmath
 import numpy as np
@@ -125,8 +126,6 @@ def test_case_19_cosine_has_the_right_mean_for_any_kappa_and_centre(dim, kappa):
 
 def test_case_19_hundred_thousand_draws_take_well_below_a_second():
     """A loose bound (about 0.05 s is usual) that a loop over rows or a stuck one would miss."""
-    import time
-
     center = UniformSphere(10).sample(100_000, seed=0)
     start = time.process_time()
     VonMisesFisher(20.0).sample(center, seed=1)
@@ -500,7 +499,7 @@ def test_normal_pair_has_the_mutual_information_of_a_gaussian_channel():
 @pytest.mark.parametrize("pair", EXACT + INEXACT, ids=repr)
 def test_equal_seeds_give_equal_pairs_and_global_state_is_untouched(pair):
     torch_state = torch.get_rng_state()
-    numpy_state = np.random.mtrand._rand.get_state()[1].copy()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
     first, second = pair.sample(50, seed=3), pair.sample(50, seed=3)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not torch.equal(first[1], pair.sample(50, seed=4)[1])
@@ -508,7 +507,7 @@ def test_equal_seeds_give_equal_pairs_and_global_state_is_untouched(pair):
     assert torch.equal(pair.sample(50, seed=generator)[1], first[1])
     assert not torch.equal(pair.sample(50, seed=generator)[1], first[1])
     assert torch.equal(torch_state, torch.get_rng_state())
-    assert np.array_equal(numpy_state, np.random.mtrand._rand.get_state()[1])
+    assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
 
 
 @pytest.mark.parametrize("pair", EXACT + INEXACT, ids=repr)
