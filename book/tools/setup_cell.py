@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TAG = "setup"
 
 CELL = """\
-# Setup. On Google Colab this fetches the book and its library; anywhere else it does nothing.
+# Setup. On Google Colab this fetches the book and its library; anywhere else it
+# does nothing.
 import sys
 
 if "google.colab" in sys.modules:
@@ -30,23 +31,27 @@ if "google.colab" in sys.modules:
     address = "{address}"
     if "owner--undecided" in address:
         raise RuntimeError(
-            "This copy of the book does not know its own address yet, so there is nothing to "
-            "install from. Whoever published it can set it with: make address URL=..."
+            "This copy of the book does not know its own address yet, so there "
+            "is nothing to install from. Whoever published it can set it with: "
+            "make address URL=..."
         )
     book = pathlib.Path.home() / "clip-book"
     if not book.exists():
-        subprocess.run(["git", "clone", "--quiet", "--depth=1", address, str(book)], check=True)
+        clone = ["git", "clone", "--quiet", "--depth=1", address, str(book)]
+        subprocess.run(clone, check=True)
     if importlib.util.find_spec("tutorials_lib") is None:
-        # numpy and torch stay as Colab has them: another build would need a restart.
+        # numpy and torch stay as Colab has them: others would need a restart.
         keep = ["numpy", "torch", "torchvision"]
-        pins = "\\n".join(f"{{name}}=={{importlib.metadata.version(name)}}" for name in keep)
+        pins = [f"{{name}}=={{importlib.metadata.version(name)}}" for name in keep]
         constraints = book / "colab-constraints.txt"
-        constraints.write_text(pins, encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "-c", str(constraints)]
-        subprocess.run([*pip, str(book)], check=True)
+        constraints.write_text("\\n".join(pins), encoding="utf-8")
+        install = [sys.executable, "-m", "pip", "install", "--quiet"]
+        install += ["-c", str(constraints), str(book)]
+        subprocess.run(install, check=True)
         importlib.invalidate_caches()
     # Scripts and tables lie beside their chapter.
-    sys.path[:0] = sorted(str(path) for path in (book / "book").iterdir() if path.is_dir())
+    folders = [path for path in (book / "book").iterdir() if path.is_dir()]
+    sys.path[:0] = sorted(map(str, folders))
 """
 
 
