@@ -212,7 +212,7 @@ def test_article_is_accessible(visit: Visit, theme: str, size: tuple[int, int]) 
     assert visit.violations() == []
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def ids(path: Path) -> frozenset[str]:
     """Return the anchors of a built page."""
     return frozenset(re.findall(r'\b(?:id|name)="([^"]+)"', path.read_text(encoding="utf-8")))
