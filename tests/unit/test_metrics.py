@@ -227,7 +227,7 @@ def test_scores_do_not_depend_on_units_however_extreme(factor):
 @given(seeds, st.integers(1, 4), st.integers(1, 5))
 def test_linear_r2_agrees_with_scikit_learn_on_the_same_split(seed, n_latents, dim):
     rng = np.random.default_rng(seed)
-    representation = rng.normal(size=(80, dim)) * 10.0 ** rng.integers(-3, 4, dim) + 5
+    representation = rng.normal(size=(80, dim)) * 10.0 ** rng.integers(-1, 2, dim) + 5
     latents = rng.normal(size=(80, n_latents)) + representation[:, :1]
     result = linear_r2(latents, representation, test_fraction=0.25, seed=seed)
     order = np.random.default_rng(seed).permutation(80)
@@ -243,11 +243,25 @@ def test_linear_r2_agrees_with_scikit_learn_on_the_same_split(seed, n_latents, d
 
 @few
 @given(seeds)
+def test_linear_r2_keeps_columns_of_small_units(seed):
+    """Units 10^30 apart; scikit-learn drops columns that are 10^6 smaller than others."""
+    rng = np.random.default_rng(seed)
+    latents = rng.normal(size=(60, 3))
+    representation = latents + 0.3 * rng.normal(size=(60, 3))
+    expected = linear_r2(latents, representation).per_factor
+    found = linear_r2(latents, representation * [1e-15, 1.0, 1e15]).per_factor
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+@few
+@given(seeds)
 def test_linear_r2_does_not_see_an_affine_map_of_the_representation(seed):
     rng = np.random.default_rng(seed)
     latents, representation = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
     representation[:, :2] += latents
-    matrix = rng.normal(size=(3, 3)) + 3 * np.eye(3)
+    # A rotation, stretches and another: well conditioned, so that rounding stays small.
+    left, right = (np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(2))
+    matrix = left * [0.1, 1.0, 10.0] @ right
     moved = representation @ matrix + rng.normal(size=3)
     np.testing.assert_allclose(
         linear_r2(latents, representation).per_factor, linear_r2(latents, moved).per_factor,
