@@ -23,7 +23,7 @@ from IPython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from tutorials_lib.plotting import Page, check_texts, figure_svg, show
+from tutorials_lib.plotting import Page, check_texts, figure_page, figure_svg
 
 __all__ = ["Slider", "explore"]
 
@@ -66,10 +66,10 @@ class Slider:
     continuous: bool = False
 
     def __post_init__(self) -> None:
-        """Check the fields and turn NumPy scalars into Python's."""
+        """Check the fields and turn the scalars of NumPy and torch into Python's."""
         if isinstance(self.values, str):
             raise TypeError(f"values must be a sequence of values, got the string {self.values!r}")
-        values = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
+        values = tuple(v.item() if hasattr(v, "item") else v for v in self.values)
         object.__setattr__(self, "values", values)
         if not isinstance(self.label, str):
             raise TypeError(f"label must be a string, got {type(self.label).__name__}")
@@ -80,8 +80,8 @@ class Slider:
                 f"slider {self.label!r} has {len(values)} values; it needs at least 2 to move"
             )
         for value in values:
-            number = isinstance(value, (int, float)) and np.isfinite(value)
-            if not number and not isinstance(value, str):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (number and np.isfinite(value)) and not isinstance(value, str):
                 raise TypeError(
                     f"slider {self.label!r}: a value must be a finite number or a string, "
                     f"got {value!r}"
@@ -272,6 +272,16 @@ def _is_live() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+def _drawn(draw: Callable[..., Figure], values: Mapping[str, Any]) -> Figure:
+    fig = draw(**values)
+    if not isinstance(fig, Figure):
+        raise TypeError(
+            f"draw must return the Figure it drew, got {type(fig).__name__}; end it with "
+            "`return fig`, where fig is the first value that plotting.figure() returns"
+        )
+    return fig
+
+
 def _static_page(
     draw: Callable[..., Figure],
     describe: Callable[..., str],
@@ -283,7 +293,7 @@ def _static_page(
     drawn = []
     for indices in _frames(sliders):
         values = _values(sliders, indices)
-        fig = draw(**values)
+        fig = _drawn(draw, values)
         drawn.append(
             (indices, figure_svg(fig, alt=describe(**values), salt=f"{caption}\0{indices}"))
         )
@@ -338,18 +348,24 @@ def _show_widgets(
     widgets = {name: _widget(slider) for name, slider in sliders.items()}
     output = ipywidgets.Output()
 
-    def redraw(_change: Any = None) -> None:
+    def frame() -> Page:
         values = {name: widget.value for name, widget in widgets.items()}
+        return figure_page(_drawn(draw, values), alt=describe(**values), caption=caption)
+
+    def redraw(_change: Any) -> None:
         # Inside the context an error in draw is shown below the sliders, not lost in a log.
         with output:
-            fig = draw(**values)
+            page = frame()
             output.clear_output(wait=True)
-            show(fig, alt=describe(**values), caption=caption)
+            display(page)
 
+    # The first frame is drawn outside of it, so that its errors are the cell's errors.
+    first = frame()
     for widget in widgets.values():
         widget.observe(redraw, names="value")
     display(ipywidgets.VBox([*widgets.values(), output]))
-    redraw()
+    with output:
+        display(first)
 
 
 def _widget(slider: Slider) -> ipywidgets.Widget:

@@ -44,9 +44,9 @@ INK = "#1f2430"
 #: Colour of the page behind the figure, for hollow markers and halos.
 PAPER = "#fefdfc"
 
-#: Series colours: blue, vermilion, green, magenta, ochre, grey. Told apart under the common forms
-#: of colour blindness; at least 3:1 against white and against the dark theme's #121212.
-COLOURS = ["#1b78c2", "#d9600f", "#0f9a74", "#c65fa3", "#a17c12", "#7d8590"]
+#: Series colours: blue, brick, green, pink, gold, slate. Told apart under the common forms of
+#: colour blindness, with a contrast of at least 3:1 against white and the dark theme's #14171c.
+COLOURS = ["#1a6fe0", "#ad4a26", "#24a46b", "#dc63c2", "#b98812", "#646a73"]
 
 #: Names of the colormaps for ordered values and for signed values around zero.
 SEQUENTIAL = "viridis"
@@ -197,14 +197,7 @@ def show(fig: Figure, *, alt: str, caption: str) -> None:
     RuntimeError
         If `use_book_style` has not been called.
     """
-    check_texts(alt=alt, caption=caption)
-    picture = figure_svg(fig, alt=alt)
-    plt.close(fig)
-    page = (
-        f'<figure class="book-figure">\n{picture}\n'
-        f"<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
-    )
-    display(Page(page, f"Figure: {caption}"))
+    display(figure_page(fig, alt=alt, caption=caption))
 
 
 class Page:
@@ -227,6 +220,31 @@ class Page:
 
     def _repr_html_(self) -> str:
         return self.content
+
+
+def figure_page(fig: Figure, *, alt: str, caption: str) -> Page:
+    """Return what `show` displays, and close the figure.
+
+    Parameters
+    ----------
+    fig : matplotlib.figure.Figure
+        The figure.
+    alt, caption : str
+        As in `show`, with the same errors.
+
+    Returns
+    -------
+    Page
+        An HTML ``<figure>``.
+    """
+    check_texts(alt=alt, caption=caption)
+    picture = figure_svg(fig, alt=alt)
+    plt.close(fig)
+    content = (
+        f'<figure class="book-figure">\n{picture}\n'
+        f"<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
+    )
+    return Page(content, f"Figure: {caption}")
 
 
 def check_texts(**texts: str) -> None:
