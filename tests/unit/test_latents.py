@@ -175,15 +175,20 @@ def test_density_keeps_its_accuracy_at_large_kappa():
 @pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
 def test_projected_density_is_the_radial_integral(law, scale):
     """An adaptive quadrature of the joint density along the ray, in dimensions 2, 3 and 6."""
-    noise = stats.norm if law is ProjectedNormal else stats.laplace
+
+    def density(u):
+        if law is ProjectedNormal:
+            return np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi)
+        return np.exp(-np.abs(u)) / 2
+
     for dim, seed in itertools.product((2, 3, 6), (0, 1)):
         center, z = UniformSphere(dim).sample(2, seed=seed)
         if seed == 1:
             z = torch.nn.functional.normalize(center + 0.1 * z, dim=0)
 
         def joint(r, z=z, center=center, dim=dim):
-            z, center = z.numpy(), center.numpy()
-            return r ** (dim - 1) * np.prod(noise.pdf((r * z - center) / scale) / scale)
+            u = (r * z.numpy() - center.numpy()) / scale
+            return r ** (dim - 1) * np.prod(density(u) / scale)
 
         kinks = sorted({float(k) for k in center / z if 0 < k < 60 * scale})
         edges = sorted({0.0, *kinks, *np.geomspace(1e-2, 80 * scale + 5, 30)})
@@ -433,8 +438,10 @@ def test_pmi_is_a_log_density_ratio(pair):
     The second identity also holds row by row, so it is checked given one z_x and given one z_t.
     """
     assert pair.exact_pmi
-    z_x, z_t = pair.sample(10_000, seed=16)
-    other = pair.sample(10_000, seed=17)
+    # The incomplete gamma functions of this law are the slowest density, and are checked above.
+    size = 2_500 if isinstance(pair.conditional, TruncatedGeneralizedNormal) else 10_000
+    z_x, z_t = pair.sample(size, seed=16)
+    other = pair.sample(size, seed=17)
     pmi = pair.pmi(z_x, z_t)
     assert pmi.dtype == torch.float64
     # exp(-PMI) has no variance on unbounded space once the noise is small.
