@@ -59,9 +59,11 @@ class PowerNoise:
             return -self.width * torch.expm1(-a / self.width)
         if self.shape == 2:
             return self.width * math.sqrt(math.pi) / 2 * torch.erf(a / self.width)
-        scaled = (a / self.width) ** self.shape
+        scaled = (a.detach() / self.width) ** self.shape
         order = torch.tensor(1 / self.shape, dtype=torch.float64)
-        return 0.5 * math.exp(self.log_total) * torch.special.gammainc(order, scaled)
+        value = 0.5 * math.exp(self.log_total) * torch.special.gammainc(order, scaled)
+        # The derivative is the kernel; autograd's own way through gammainc is inf * 0 at a = 0.
+        return value + self.log_kernel(a).exp().detach() * (a - a.detach())
 
     def mass(self, center: torch.Tensor, low: float, high: float) -> torch.Tensor:
         """Return C(center), the integral of the kernel around ``center`` over [low, high]."""

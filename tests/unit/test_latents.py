@@ -664,3 +664,19 @@ def test_couplings_of_laws_that_do_not_fit_are_refused():
         Coupling(VonMisesFisher(1.0), VonMisesFisher(1.0))
     with pytest.raises(TypeError, match="conditional must be a ConditionalLaw"):
         Coupling(UniformSphere(2), UniformSphere(2))
+
+
+@pytest.mark.parametrize("shape", [0.6, 1.0, 2.0, 3.0])
+def test_pmi_of_truncated_laws_has_the_gradient_of_finite_differences(shape):
+    """Autograd through the incomplete gamma function gives NaN where its argument is 0."""
+    pair = Coupling(UniformBox(2), TruncatedGeneralizedNormal(0.4, shape))
+    z_x, z_t = tensor([[0.2, 0.7]]), tensor([[0.6, 0.9]])
+    z_x.requires_grad_()
+    z_t.requires_grad_()
+    pair.pmi(z_x, z_t).sum().backward()
+    step = 1e-5 * torch.eye(2, dtype=torch.float64)
+    with torch.no_grad():
+        by_x = (pair.pmi(z_x + step, z_t) - pair.pmi(z_x - step, z_t)) / 2e-5
+        by_t = (pair.pmi(z_x, z_t + step) - pair.pmi(z_x, z_t - step)) / 2e-5
+    torch.testing.assert_close(z_x.grad[0], by_x, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(z_t.grad[0], by_t, rtol=1e-6, atol=1e-6)
