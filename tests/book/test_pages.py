@@ -115,14 +115,14 @@ def test_labels_stay_inside_their_drawing(visit: Visit) -> None:
 
 
 def test_labels_are_legible_on_a_phone(visit: Visit) -> None:
-    """At 375 px no label of a figure is set smaller than 8 px."""
+    """At 375 px no label of a figure is set smaller than 7 px."""
     page = visit.look("light", PHONE)
     small = page.evaluate(
         """() => [...document.querySelectorAll("figure svg[role=img]")].flatMap(svg => {
           const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
           return [...svg.querySelectorAll("text[style*=font-size]")]
             .map(text => [text.textContent, scale * parseFloat(text.style.fontSize)])
-            .filter(([, size]) => size > 0 && size < 8);
+            .filter(([, size]) => size > 0 && size < 7);
         })"""
     )
     assert small == []
