@@ -50,29 +50,28 @@ FLAGS = [
 # tokens of each colour.
 AXE_ON_THE_ARTICLE = """
 async () => {
-  const aside = [];
-  const swap = (original, standIn) => {
-    original.replaceWith(standIn);
-    aside.unshift([standIn, original]);
+  const swaps = [];
+  const swap = (original, copy) => {
+    original.replaceWith(copy);
+    swaps.push([original, copy]);
   };
   for (const box of document.querySelectorAll(
       "article mjx-container, article figure svg, .explore-frame[hidden]")) {
-    const inside = document.createDocumentFragment();
-    inside.append(...box.childNodes);
-    aside.unshift([box, inside]);
+    if (box.isConnected) swap(box, box.cloneNode(false));
   }
   const seen = {};
-  for (const token of document.querySelectorAll("article pre span[class]:not(:has(*))")) {
-    seen[token.className] = (seen[token.className] ?? 0) + 1;
-    if (seen[token.className] > 3) swap(token, document.createTextNode(token.textContent));
+  for (const pre of document.querySelectorAll("article pre")) {
+    const copy = pre.cloneNode(true);
+    for (const token of copy.querySelectorAll("span[class]:not(:has(*))")) {
+      seen[token.className] = (seen[token.className] ?? 0) + 1;
+      if (seen[token.className] > 3) token.replaceWith(token.textContent);
+    }
+    swap(pre, copy);
   }
   try {
     return await axe.run("article.bd-article", {resultTypes: ["violations"], preload: false});
   } finally {
-    for (const [place, original] of aside) {
-      if (original instanceof DocumentFragment) place.append(original);
-      else place.replaceWith(original);
-    }
+    for (const [original, copy] of swaps.reverse()) copy.replaceWith(original);
   }
 }
 """
