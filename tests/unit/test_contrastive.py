@@ -363,7 +363,11 @@ def test_optimised_table_reaches_minus_twice_the_information():
     joint = random_joint(7, 6, 2)
     scores = torch.zeros(7, 6, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS(
-        [scores], max_iter=2000, tolerance_grad=1e-12, tolerance_change=1e-16, history_size=42,
+        [scores],
+        max_iter=2000,
+        tolerance_grad=1e-12,
+        tolerance_change=1e-16,
+        history_size=42,
         line_search_fn="strong_wolfe",
     )
 
@@ -597,7 +601,14 @@ def test_training_whitens_new_encoders_and_leaves_whitened_ones():
     assert encoder_x.whitened and encoder_t.whitened
     center, whitener = encoder_x.center.clone(), encoder_x.whitener.clone()
     train(
-        circle_pairs, encoder_x, encoder_t, loss, steps=2, batch_size=8, seed=9, device="cpu",
+        circle_pairs,
+        encoder_x,
+        encoder_t,
+        loss,
+        steps=2,
+        batch_size=8,
+        seed=9,
+        device="cpu",
         progress=False,
     )
     assert torch.equal(encoder_x.center, center) and torch.equal(encoder_x.whitener, whitener)
@@ -629,8 +640,16 @@ def trained(steps: int, **options) -> tuple:
     encoder_x, encoder_t = Encoder(3, 2, width=16, seed=5), Encoder(2, 2, width=16, seed=6)
     loss = ContrastiveLoss(init_temperature=1.0)
     history = train(
-        circle_pairs, encoder_x, encoder_t, loss, steps=steps, batch_size=64, seed=7,
-        device="cpu", progress=False, **options,
+        circle_pairs,
+        encoder_x,
+        encoder_t,
+        loss,
+        steps=steps,
+        batch_size=64,
+        seed=7,
+        device="cpu",
+        progress=False,
+        **options,
     )
     return encoder_x, encoder_t, loss, history
 
@@ -684,8 +703,15 @@ def test_diverging_training_names_the_step():
         encoder.out.bias.fill_(math.inf)
     with pytest.raises(FloatingPointError, match=r"step 0.*lower learning_rate"):
         train(
-            circle_pairs, encoder, other, ContrastiveLoss("l2"), steps=5, batch_size=8, seed=0,
-            device="cpu", progress=False,
+            circle_pairs,
+            encoder,
+            other,
+            ContrastiveLoss("l2"),
+            steps=5,
+            batch_size=8,
+            seed=0,
+            device="cpu",
+            progress=False,
         )
 
 
@@ -716,7 +742,14 @@ def test_one_shared_encoder_is_trained_once_per_step():
         return t + 0.1 * torch.randn(t.shape, generator=seed), t
 
     history = train(
-        views, shared, shared, ContrastiveLoss(), steps=10, batch_size=16, seed=0, device="cpu",
+        views,
+        shared,
+        shared,
+        ContrastiveLoss(),
+        steps=10,
+        batch_size=16,
+        seed=0,
+        device="cpu",
         progress=False,
     )
     assert np.isfinite(history.loss).all()
