@@ -44,9 +44,9 @@ INK = "#1f2430"
 #: Colour of the page behind the figure, for hollow markers and halos.
 PAPER = "#fefdfc"
 
-#: Series colours: blue, brick, green, pink, gold, slate. Told apart under the common forms of
+#: Series colours: blue, orange, green, pink, brown, slate. Told apart under the common forms of
 #: colour blindness, with a contrast of at least 3:1 against white and the dark theme's #14171c.
-COLOURS = ["#1a6fe0", "#ad4a26", "#24a46b", "#dc63c2", "#b98812", "#646a73"]
+COLOURS = ["#1b66e8", "#e56b17", "#3aa26b", "#d267c6", "#a04e24", "#6a6972"]
 
 #: Names of the colormaps for ordered values and for signed values around zero.
 SEQUENTIAL = "viridis"
