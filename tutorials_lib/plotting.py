@@ -62,6 +62,8 @@ _PIXELS_PER_POINT = 4 / 3
 _PHONE_COLUMN = 343
 _SMALLEST = 0.65
 _RASTER_DPI = 192
+# Room in points above and below: the page's fonts may rise higher than the one Matplotlib measured.
+_EDGE = 2
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
@@ -329,7 +331,7 @@ def figure_svg(fig: Figure, *, alt: str, salt: str = "") -> str:
     least = round(natural * _SMALLEST)
     scrolls = least > _PHONE_COLUMN
     root.attrib = {
-        "viewBox": f"0 0 {width:g} {height:g}",
+        "viewBox": f"0 {-_EDGE} {width:g} {height + 2 * _EDGE:g}",
         "role": "img",
         "aria-label": alt,
         "stroke-linejoin": "round",

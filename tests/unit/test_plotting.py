@@ -173,7 +173,7 @@ def test_background_is_transparent() -> None:
 def test_svg_scales_with_its_column_up_to_its_natural_size() -> None:
     root = svg(line_figure())
     assert "width" not in root.attrib and "height" not in root.attrib
-    assert root.get("viewBox") == "0 0 388.8 244.8"
+    assert root.get("viewBox") == "0 -2 388.8 248.8"
     style = root.get("style", "")
     assert "width:100%" in style and "max-width:518px" in style and "height:auto" in style
 
