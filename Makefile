@@ -27,7 +27,7 @@ book: $(READY) ## execute every notebook and build the web book: _build/html/ind
 	$(BIN)/jupyter-book build . -W --keep-going -n
 
 test: $(READY) browser lint ## check the library, every notebook, and the built pages in a browser
-	$(BIN)/python -m pytest tests/unit -n $(CORES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit -n $(CORES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book -n $(CORES) --dist loadfile
 	$(MAKE) book
 	$(BIN)/python -m pytest tests/book
