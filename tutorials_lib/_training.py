@@ -206,7 +206,8 @@ def train(
     Raises
     ------
     ValueError
-        If a number is out of range or the sampler returns NaN or infinite observations.
+        If a number is out of range, or the sampler returns another number of rows than asked for,
+        or NaN or infinite observations.
     FloatingPointError
         If an embedding or the loss stops being finite; names the step.
     """
@@ -293,6 +294,16 @@ def _batches(
     for start in range(0, steps, per_draw):
         count = min(per_draw, steps - start)
         x, t = sampler(count * batch_size, seed=generator)[:2]
+        for name, observations in (("x", x), ("t", t)):
+            if not isinstance(observations, torch.Tensor):
+                raise TypeError(
+                    f"the sampler's {name} must be a tensor, got {type(observations).__name__}"
+                )
+            if len(observations) != count * batch_size:
+                raise ValueError(
+                    f"the sampler's {name} must have the {count * batch_size} rows asked for, "
+                    f"got {len(observations)}"
+                )
         check_finite("the sampler's x", x)
         check_finite("the sampler's t", t)
         for encoder, observations in zip(encoders, (x, t), strict=True):

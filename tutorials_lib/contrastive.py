@@ -8,6 +8,7 @@ its text among all texts of the batch, and each text its image.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ Ids = torch.Tensor | np.ndarray | Sequence[int]
 
 # Index draws held in memory at a time.
 _INDICES_PER_DRAW = 2**22
+# Above this order, l_p distances are computed from scaled differences.
+_LARGE_ORDER = 8
 
 
 # --- critic and loss ------------------------------------------------------------------------------
@@ -289,7 +292,8 @@ def population_loss(joint: Any, scores: Any) -> torch.Tensor:
     Raises
     ------
     ValueError
-        If ``joint`` is not a distribution, or ``scores`` has another shape, NaN or +inf.
+        If ``joint`` is not a distribution, or ``scores`` has another shape, NaN, +inf, or a row or
+        column that occurs but is −inf throughout.
 
     References
     ----------
@@ -334,12 +338,12 @@ def bias_constant(joint: Any, scores: Any) -> float:
     """
     joint, scores = _check_joint_and_scores(joint, scores)
     p_x, p_t = joint.sum(1), joint.sum(0)
-    kernel = torch.exp(scores - scores.max())
-    mu_x = (kernel @ p_t)[:, None]
-    mu_t = p_x @ kernel
-    positive = (joint * (kernel / mu_x - 1)).sum() + (joint * (kernel / mu_t - 1)).sum()
-    variance_over_texts = (kernel - mu_x).square() @ p_t / mu_x[:, 0].square()
-    variance_over_images = p_x @ (kernel - mu_t).square() / mu_t.square()
+    # k/μ from logarithms: no scale is common to rows whose scores differ by hundreds.
+    over_texts = (scores - (scores + p_t.log()).logsumexp(1, keepdim=True)).exp()
+    over_images = (scores - (scores + p_x.log()[:, None]).logsumexp(0)).exp()
+    positive = (joint * (over_texts - 1)).sum() + (joint * (over_images - 1)).sum()
+    variance_over_texts = (over_texts - 1).square() @ p_t
+    variance_over_images = p_x @ (over_images - 1).square()
     return float(positive - (p_x @ variance_over_texts + p_t @ variance_over_images) / 2)
 
 
@@ -370,7 +374,7 @@ def sample_batch_losses(
     Returns
     -------
     torch.Tensor
-        Shape (batches,), float64, in nats.
+        Shape (batches,), float64, in nats; +inf for a batch with a pair whose score is −inf.
 
     Raises
     ------
@@ -383,7 +387,6 @@ def sample_batch_losses(
     batches = check_integer("batches", batches, 1)
     generator = as_generator(seed)
     cells = joint.flatten()
-    occurs = joint > 0
     losses = []
     group = max(1, _INDICES_PER_DRAW // batch_size)
     for start in range(0, batches, group):
@@ -395,13 +398,17 @@ def sample_batch_losses(
         counts.scatter_add_(1, drawn, torch.ones(drawn.shape, dtype=torch.float64))
         shares = counts.view(size, *joint.shape) / batch_size
         share_x, share_t = shares.sum(2), shares.sum(1)
-        matched = torch.where(occurs, shares * torch.where(occurs, scores, 0.0), 0.0).sum((1, 2))
+        # A cell that was not drawn weighs nothing, even if its score is −inf.
+        matched = torch.where(shares > 0, shares * scores, 0.0).sum((1, 2))
         over_texts = (scores + share_t.log()[:, None, :]).logsumexp(2)
         over_images = (scores + share_x.log()[:, :, None]).logsumexp(1)
         # A row or column that was not drawn weighs nothing, whatever its sum.
         text_part = torch.where(share_x > 0, share_x * over_texts, 0.0).sum(1)
         image_part = torch.where(share_t > 0, share_t * over_images, 0.0).sum(1)
-        losses.append(text_part + image_part - 2 * matched)
+        # A drawn pair that is forbidden has no probability, even where no other text was drawn.
+        losses.append(
+            torch.where(matched == -math.inf, math.inf, text_part + image_part - 2 * matched)
+        )
     return torch.cat(losses)
 
 
@@ -447,6 +454,7 @@ def population_loss_monte_carlo(
     matched, over_texts, over_images = [], [], []
     for start in range(0, size, chunk_size):
         scores = critic(x[start : start + chunk_size], t, kind=kind, temperature=temperature)
+        check_finite("scores", scores)
         row = torch.arange(len(scores), device=x.device)
         matched.append(scores[row, row + start].double())
         scores[row, row + start] = -math.inf
@@ -517,7 +525,7 @@ def _norm_order(kind: Kind) -> float:
     named = {"l1": 1.0, "l2": 2.0}
     if isinstance(kind, str) and kind in named:
         return named[kind]
-    if isinstance(kind, bool) or not isinstance(kind, int | float) or not kind >= 1:
+    if isinstance(kind, bool) or not isinstance(kind, numbers.Real) or not kind >= 1:
         raise ValueError(
             f"kind must be 'cosine', 'dot', 'l1', 'l2' or a number p >= 1, got {kind!r}"
         )
@@ -532,10 +540,22 @@ def _unit_rows(name: str, rows: torch.Tensor) -> torch.Tensor:
             f"{name} must have no zero row for the cosine, got {zero} of {len(rows)}; a zero row "
             "has no direction, so drop it or use kind='dot'"
         )
+    too_long = int(norms.isinf().sum())
+    if too_long:
+        raise ValueError(
+            f"{name} must have rows whose norm {rows.dtype} can hold, got {too_long} of "
+            f"{len(rows)} that overflow; scale the rows down or use float64"
+        )
     return rows / norms
 
 
 def _distances(x: torch.Tensor, t: torch.Tensor, p: float) -> torch.Tensor:
+    if _LARGE_ORDER < p < math.inf:
+        # Powers of small differences leave the range of floats, so each pair is scaled first.
+        differences = x[:, None] - t
+        smallest = torch.finfo(x.dtype).tiny
+        peak = differences.detach().abs().amax(2, keepdim=True).clamp(min=smallest)
+        return torch.linalg.vector_norm(differences / peak, p, dim=2) * peak[..., 0]
     # The shortcut ‖x‖² + ‖t‖² − 2x·t loses half the digits where a pair nearly matches, which is
     # where training ends; the direct sum does not.
     return torch.cdist(x, t, p=p, compute_mode="donot_use_mm_for_euclid_dist")
@@ -551,6 +571,7 @@ def _chunk_sums(
 ) -> tuple[torch.Tensor, ...]:
     """Log-sums over all and over positive scores, of some rows and of their part of the columns."""
     scores = critic(x, t, kind=kind, temperature=temperature)
+    check_finite("scores", scores)
     positives = scores.masked_fill(row_ids[:, None] != ids, -math.inf)
     return (
         scores.logsumexp(1),
@@ -564,9 +585,9 @@ def _check_joint_and_scores(joint: Any, scores: Any) -> tuple[torch.Tensor, torc
     """Return both as float64 tensors, without rows and columns that never occur."""
     joint = torch.as_tensor(joint, dtype=torch.float64)
     scores = torch.as_tensor(scores, dtype=torch.float64)
-    if joint.ndim != 2 or joint.shape != scores.shape:
+    if joint.ndim != 2 or joint.shape != scores.shape or joint.numel() == 0:
         raise ValueError(
-            "joint and scores must be matrices of one shape, got "
+            "joint and scores must be matrices of one shape and not empty, got "
             f"{tuple(joint.shape)} and {tuple(scores.shape)}"
         )
     check_finite("joint", joint)
@@ -580,4 +601,12 @@ def _check_joint_and_scores(joint: Any, scores: Any) -> tuple[torch.Tensor, torc
     if bad:
         raise ValueError(f"scores must be finite or -inf, got {bad} entries NaN or +inf")
     rows, columns = joint.sum(1) > 0, joint.sum(0) > 0
-    return joint[rows][:, columns], scores[rows][:, columns]
+    joint, scores = joint[rows][:, columns], scores[rows][:, columns]
+    forbidden = scores == -math.inf
+    bad = int(forbidden.all(1).sum() + forbidden.all(0).sum())
+    if bad:
+        raise ValueError(
+            "scores must leave each row and column that occurs at least one finite score, but "
+            f"{bad} are -inf throughout"
+        )
+    return joint, scores

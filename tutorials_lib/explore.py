@@ -71,6 +71,8 @@ class Slider:
             raise TypeError(f"values must be a sequence of values, got the string {self.values!r}")
         values = tuple(v.item() if hasattr(v, "item") else v for v in self.values)
         object.__setattr__(self, "values", values)
+        if isinstance(self.start, np.integer):
+            object.__setattr__(self, "start", int(self.start))
         if not isinstance(self.label, str):
             raise TypeError(f"label must be a string, got {type(self.label).__name__}")
         if not self.label.strip():

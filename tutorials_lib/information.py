@@ -130,7 +130,9 @@ def mutual_information(joint: Any) -> float:
         If ``joint`` is not a joint law.
     """
     p = check_joint(joint)
-    return _relative_entropy(p, np.outer(p.sum(1), p.sum(0)))
+    # Logarithm by logarithm: a product of two marginals may be smaller than the smallest float.
+    occurs = p > 0
+    return max(0.0, float(np.sum(p[occurs] * pmi(p)[occurs])))
 
 
 def entropy(p: Any) -> float:
@@ -328,9 +330,7 @@ def _joint_and_scores(joint: Any, scores: Any) -> tuple[np.ndarray, np.ndarray]:
     p = check_joint(joint)
     s = as_float64("scores", scores, finite=False)
     if s.shape != p.shape:
-        raise ValueError(
-            f"scores must have the shape of the joint, got {s.shape} and {p.shape}"
-        )
+        raise ValueError(f"scores must have the shape of the joint, got {s.shape} and {p.shape}")
     bad = int((np.isnan(s) | np.isposinf(s)).sum())
     if bad:
         raise ValueError(

@@ -753,3 +753,133 @@ def test_one_shared_encoder_is_trained_once_per_step():
         progress=False,
     )
     assert np.isfinite(history.loss).all()
+
+
+def test_bias_constant_survives_rows_far_apart() -> None:
+    """A row shifted by 1000 leaves k/μ_x as it was; only the k/μ_t terms change, to a limit."""
+    joint = np.array([[0.3, 0.2], [0.1, 0.4]])
+    scores = np.array([[0.5, -0.2], [0.1, 0.3]])
+    far, further = (bias_constant(joint, scores - [[0.0], [shift]]) for shift in (100.0, 1000.0))
+    assert math.isfinite(further)
+    assert further == pytest.approx(far, rel=1e-12)
+
+
+def test_a_forbidden_pair_weighs_nothing_in_batches_without_it() -> None:
+    """A score of −inf on a pair that was not drawn must not turn the batch's loss into NaN."""
+    joint = np.array([[0.4, 0.1], [0.1, 0.4]])
+    scores = np.array([[1.0, -math.inf], [0.0, 1.0]])
+    losses = sample_batch_losses(joint, scores, batch_size=4, batches=200, seed=0)
+    assert not bool(torch.isnan(losses).any())
+    without = float(torch.isfinite(losses).double().mean())
+    # 0.9^4 of the batches hold no forbidden pair; six standard errors, so it fails below 1e-8.
+    assert without == pytest.approx(0.9**4, abs=6 * 0.5 / math.sqrt(200))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_scores_that_forbid_a_whole_row_are_refused(transpose: bool) -> None:
+    """The softmax over no pair is no law; the loss was NaN."""
+    scores = np.array([[1.0, 0.0], [-math.inf, -math.inf]])
+    scores = scores.T if transpose else scores
+    for function in (population_loss, bias_constant):
+        with pytest.raises(ValueError, match="at least one finite score, but 1 are -inf"):
+            function(np.full((2, 2), 0.25), scores)
+
+
+def test_an_empty_joint_is_refused_in_words() -> None:
+    """Not by an error from inside torch."""
+    with pytest.raises(ValueError, match="not empty"):
+        population_loss(np.zeros((0, 0)), np.zeros((0, 0)))
+
+
+def test_scores_that_overflow_are_refused_in_chunks_too() -> None:
+    """The loss in chunks and the estimate of its limit returned NaN where the plain loss raises."""
+    x, t = (1e30 * rows for rows in embeddings(6, 3, seed=0, dtype=torch.float32))
+    for function in (
+        lambda: info_nce(x, t, kind="dot", temperature=1.0),
+        lambda: info_nce(x, t, kind="dot", temperature=1.0, chunk_size=2),
+        lambda: population_loss_monte_carlo(x, t, kind="dot", temperature=1.0),
+    ):
+        with pytest.raises(ValueError, match="scores must be finite"):
+            function()
+
+
+def test_the_cosine_refuses_rows_whose_norm_overflows() -> None:
+    """Divided by an infinite norm, all cosines were 0 and the loss was 2 log N, silently."""
+    x, t = embeddings(6, 3, seed=0, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"x must have rows whose norm .* got 6 of 6"):
+        info_nce(1e30 * x, t, temperature=1.0)
+    assert torch.isfinite(info_nce(1e15 * x, t, temperature=1.0))
+
+
+@pytest.mark.parametrize("p", [9.0, 50.0, 400.0])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_large_orders_of_the_distance_keep_float32_accuracy(p: float, scale: float) -> None:
+    """The p-th powers leave the range of float32; distances came out as 0 or infinite."""
+    x, t = (scale * rows for rows in embeddings(5, 4, seed=1, dtype=torch.float32))
+    x.requires_grad_()
+    scores = critic(x, t, kind=p, temperature=1.0)
+    differences = np.abs(x.detach().double().numpy()[:, None] - t.double().numpy())
+    peak = differences.max(axis=2)
+    reference = peak * ((differences / peak[..., None]) ** p).sum(axis=2) ** (1 / p)
+    np.testing.assert_allclose(-scores.detach().numpy(), reference, rtol=1e-5)
+    scores.sum().backward()
+    # The gradient of a norm of order p has dual norm 1 for each of the five pairs of a row.
+    assert bool((x.grad.abs().sum(1) <= 5 * 4 ** (1 / p) * (1 + 1e-5)).all())
+    assert bool((x.grad != 0).any())
+
+
+def test_numpy_numbers_name_a_distance() -> None:
+    """A p read from an array is the number it is."""
+    x, t = embeddings(4, 3, seed=0)
+    for p in (np.float32(3), np.int64(3)):
+        assert torch.equal(
+            critic(x, t, kind=p, temperature=1.0), critic(x, t, kind=3.0, temperature=1.0)
+        )
+
+
+@pytest.mark.parametrize(
+    ("sampler", "error", "message"),
+    [
+        (lambda size, seed: (torch.zeros(size, 3),) * 2, None, None),
+        (
+            lambda size, seed: (torch.zeros(size + 8, 3), torch.zeros(size, 3)),
+            ValueError,
+            "sampler's x must have the 16 rows asked for, got 24",
+        ),
+        (
+            lambda size, seed: (torch.zeros(size, 3), torch.zeros(size - 1, 3)),
+            ValueError,
+            "sampler's t must have the 16 rows asked for, got 15",
+        ),
+        (
+            lambda size, seed: (np.zeros((size, 3)), torch.zeros(size, 3)),
+            TypeError,
+            "sampler's x must be a tensor, got ndarray",
+        ),
+    ],
+)
+def test_a_sampler_that_returns_something_else_is_refused_before_training(
+    sampler: object, error: type[Exception] | None, message: str | None
+) -> None:
+    """Too many rows were trained on to the end, then refused; a row too few went unnoticed."""
+    encoders = [Encoder(3, 2, codomain="box", width=4, depth=1, seed=seed) for seed in (0, 1)]
+    before = encoders[0].skip.weight.detach().clone()
+
+    def run() -> History:
+        return train(
+            sampler,
+            *encoders,
+            ContrastiveLoss("l1", init_temperature=1.0),
+            steps=2,
+            batch_size=8,
+            seed=0,
+            device="cpu",
+            progress=False,
+        )
+
+    if error is None:
+        assert run().step.tolist() == [2]
+        return
+    with pytest.raises(error, match=message):
+        run()
+    assert torch.equal(encoders[0].skip.weight, before)

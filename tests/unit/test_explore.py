@@ -361,3 +361,10 @@ def test_live_kernel_raises_where_the_first_frame_fails(monkeypatch: pytest.Monk
     monkeypatch.setenv("TUTORIALS_LIB_FIGURES", "live")
     with pytest.raises(TypeError, match="draw must return the Figure"):
         call(draw=lambda tau: None)
+
+
+def test_start_may_be_an_integer_of_numpy() -> None:
+    """As argmin gives it; the message called an index in range out of range."""
+    assert Slider([3, 1, 2], label="κ", start=np.argmin([3, 1, 2])) == Slider(
+        [3, 1, 2], label="κ", start=1
+    )

@@ -264,3 +264,13 @@ def test_the_decomposition_prints_as_one_line():
     assert text == (
         "loss 0.0000 = KL text 0.0000 + KL image 0.0000 − 2 × mutual information 0.0000 (nats)"
     )
+
+
+def test_mutual_information_with_marginals_whose_product_underflows() -> None:
+    """A pair of mass 1e-200 that is alone in its row and column adds 1e-200 log 1e200, not inf."""
+    tiny = 1e-200
+    joint = np.array([[1 - tiny, 0.0], [0.0, tiny]])
+    assert mutual_information(joint) == pytest.approx(tiny * 200 * math.log(10), rel=1e-12)
+    for seed in range(100):
+        peaked = random_joint(4, 4, concentration=1e-3, seed=seed)
+        assert mutual_information(peaked) <= entropy(peaked.sum(axis=1)) + 1e-12
