@@ -7,6 +7,7 @@ R² and correlations after a fit are always measured on rows that the fit did no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -311,7 +312,7 @@ def mcc(
     """
     _check_option("method", method, ("pearson", "spearman"))
     _check_option("regression", regression, (None, "linear"))
-    z, codes = _check_rows("latents", latents, "representation", representation)
+    z, codes = map(_rescale, _check_rows("latents", latents, "representation", representation))
     rng = as_numpy_generator(seed)
     if regression == "linear":
         train, test = _split(len(z), test_fraction, rng)
@@ -471,6 +472,7 @@ def modality_gap(f_x: Any, f_t: Any) -> GapResult:
         )
     units = []
     for name, values in (("f_x", images), ("f_t", texts)):
+        values = _rescale(values, axis=1)
         norms = np.linalg.norm(values, axis=1, keepdims=True)
         zero = int((norms == 0).sum())
         if zero:
@@ -478,7 +480,7 @@ def modality_gap(f_x: Any, f_t: Any) -> GapResult:
         units.append(values / norms)
     n = len(images)
     difference = images.mean(axis=0) - texts.mean(axis=0)
-    gap = float(np.linalg.norm(difference))
+    gap = math.hypot(*difference)
     of_pairs = float(np.sum(units[0] * units[1]))
     of_all = float(units[0].sum(axis=0) @ units[1].sum(axis=0))
     return GapResult(
@@ -517,14 +519,19 @@ def _check_rows(
     return checked[0], checked[1]
 
 
+def _rescale(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    # By powers of two, which is exact: squares of very large or small entries leave the range of
+    # floats. Neither R² nor a correlation nor an angle sees it.
+    exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]
+    return np.ldexp(values, -exponents)
+
+
 def _is_constant(values: np.ndarray) -> np.ndarray:
     # Relative to the size of the entries, so that rounding does not pass for variation.
     return np.ptp(values, axis=0) <= 1e-12 * np.abs(values).max(axis=0)
 
 
-def _split(
-    n: int, test_fraction: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _split(n: int, test_fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     test_fraction = check_positive("test_fraction", test_fraction)
     if test_fraction >= 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, got {test_fraction}")
@@ -570,7 +577,7 @@ def _held_out_r2(
     seed: int | np.random.Generator,
 ) -> R2Result:
     _check_option("estimator", estimator, ("linear", "mlp", "knn"))
-    z, r = _check_rows(target_name, targets, feature_name, features)
+    z, r = map(_rescale, _check_rows(target_name, targets, feature_name, features))
     rng = as_numpy_generator(seed)
     train, test = _split(len(z), test_fraction, rng)
     excluded = {

@@ -264,7 +264,8 @@ def test_linear_r2_does_not_see_an_affine_map_of_the_representation(seed):
     matrix = left * [0.1, 1.0, 10.0] @ right
     moved = representation @ matrix + rng.normal(size=3)
     np.testing.assert_allclose(
-        linear_r2(latents, representation).per_factor, linear_r2(latents, moved).per_factor,
+        linear_r2(latents, representation).per_factor,
+        linear_r2(latents, moved).per_factor,
         atol=1e-8,
     )
 
@@ -379,9 +380,7 @@ def test_gap_of_the_construction_in_which_it_is_free(cosine):
 def test_mean_cosines_agree_with_a_loop():
     rng = np.random.default_rng(19)
     f_x, f_t = rng.normal(size=(7, 4)) + 1, rng.normal(size=(7, 4)) * 5
-    cosines = [
-        [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for b in f_t] for a in f_x
-    ]
+    cosines = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for b in f_t] for a in f_x]
     result = modality_gap(f_x, f_t)
     assert result.mean_cosine_of_pairs == pytest.approx(np.mean(np.diag(cosines)))
     others = np.mean([cosines[i][j] for i in range(7) for j in range(7) if i != j])
@@ -466,12 +465,30 @@ def test_results_are_frozen_and_print_as_one_line():
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.score = 1.0
     text = str(mcc(latents, latents, method="spearman", regression="linear"))
-    assert text == (
-        "MCC 1.000 (spearman of held-out linear predictions, n=2500, chance 0.016)"
-    )
+    assert text == ("MCC 1.000 (spearman of held-out linear predictions, n=2500, chance 0.016)")
     assert str(linear_r2(latents, latents)) == (
         "R² 1.000 (linear, fitted on 2500 rows, measured on 2500 others)"
     )
     assert str(modality_gap([[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2)) == (
         "modality gap 1.414 (n=2, mean cosine 0.000 in pairs, 0.000 between others)"
     )
+
+
+@pytest.mark.parametrize("scale", [2.0**-600, 2.0**600])
+def test_r2_and_gap_see_no_scale_however_extreme(scale: float) -> None:
+    """Squares of such entries leave the range of floats; R² came out near 0 and cosines as 0."""
+    rng = np.random.default_rng(0)
+    latents = rng.normal(size=(200, 2))
+    codes = latents @ rng.normal(size=(2, 2)) + 0.1 * rng.normal(size=(200, 2))
+    for measure in (
+        linear_r2,
+        lambda z, r: leakage(r, z, estimator="knn"),
+        lambda z, r: mcc(z, r, regression="linear"),
+    ):
+        expected = measure(latents, codes).score
+        assert measure(latents, codes * scale).score == expected
+        assert measure(latents * scale, codes).score == expected
+    small, large = modality_gap(latents, codes), modality_gap(latents * scale, codes * scale)
+    assert large.gap == pytest.approx(scale * small.gap, rel=1e-12)
+    assert large.mean_cosine_of_pairs == small.mean_cosine_of_pairs
+    assert large.mean_cosine_of_non_pairs == small.mean_cosine_of_non_pairs
