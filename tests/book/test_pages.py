@@ -215,6 +215,30 @@ def test_article_is_accessible(visit: Visit, theme: str, size: tuple[int, int]) 
     assert visit.violations() == []
 
 
+def test_page_printed_from_the_dark_theme_is_dark_on_white(visit: Visit) -> None:
+    """Paper is white: no text may keep the dark theme's colour, and no box its ground."""
+    page = visit.look("dark", WIDE)
+    page.emulate_media(media="print")
+    try:
+        wrong = page.evaluate(
+            """() => {
+              const light = colour => {
+                const [r, g, b, alpha = 1] = colour.match(/[0-9.]+/g).map(Number);
+                return alpha === 0 ? null : 0.2126 * r + 0.7152 * g + 0.0722 * b > 120;
+              };
+              return [...document.querySelectorAll(
+                "article :is(p, li, td, h2, pre, pre span, .cell_input, .highlight)")].filter(e => {
+                const style = getComputedStyle(e);
+                if (!e.checkVisibility()) return false;
+                return light(style.color) || light(style.backgroundColor) === false;
+              }).map(e => e.outerHTML.slice(0, 100));
+            }"""
+        )
+    finally:
+        page.emulate_media(media="screen")
+    assert wrong == []
+
+
 @functools.cache
 def ids(path: Path) -> frozenset[str]:
     """Return the anchors of a built page."""
