@@ -312,9 +312,7 @@ class LatentPartialCausalModel:
         """Return the latents (z_t, m_t) of texts of shape (..., t_dim)."""
         return self._invert(self.mixing_t, t)
 
-    def _generate(
-        self, mixing: InvertibleMixing, z: torch.Tensor, m: torch.Tensor
-    ) -> torch.Tensor:
+    def _generate(self, mixing: InvertibleMixing, z: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
         private = mixing.dim - self.coupling.dim
         z = _check_points("z", z, self.coupling.dim)
         m = _check_points("m", m, private)
@@ -357,9 +355,7 @@ class Mechanism:
     ) -> None:
         self.coupling = _check_coupling(coupling)
         if direction not in ("text->image", "image->text"):
-            raise ValueError(
-                f"direction must be 'text->image' or 'image->text', got {direction!r}"
-            )
+            raise ValueError(f"direction must be 'text->image' or 'image->text', got {direction!r}")
         if direction == "text->image" and not coupling.exact_pmi:
             raise ValueError(
                 f"direction 'text->image' needs the law of z_x given z_t, which is not known for "

@@ -79,12 +79,23 @@ def copy_assets(app: Sphinx) -> None:
     shutil.copytree(Path(app.srcdir) / "book" / "assets", out / "assets", dirs_exist_ok=True)
 
 
+def repair_roles(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
+    """Give the entries of a reference list the role that its list asks for.
+
+    Sphinx puts entries of role ``doc-biblioentry`` into a list of role ``list``, which may hold
+    list items only; a screen reader would announce an empty list.
+    """
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the handlers; Sphinx calls this."""
     app.connect("config-inited", prepare)
     app.connect("env-get-outdated", outdated_notebooks)
     app.connect("builder-inited", copy_assets)
+    app.connect("html-page-context", repair_roles)
     # Sphinx resolves these against _static; the dots lead to folders beside it.
-    app.add_css_file("../assets/book.css")
+    app.add_css_file("../assets/book.css", priority=900)
     app.add_js_file("../assets/explore.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

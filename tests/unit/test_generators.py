@@ -44,9 +44,7 @@ sphere = Coupling(UniformSphere(3), VonMisesFisher(5.0))
 
 
 def gaussian(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(
-        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 # --- mixing
