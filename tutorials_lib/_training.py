@@ -27,6 +27,9 @@ __all__ = ["Encoder", "History", "train"]
 # Rows of training data drawn ahead and held in memory at a time.
 _ROWS_PER_DRAW = 2**16
 
+# Beyond this |log τ| the scale 1/τ or its square leaves the range of float32; NaN fails it too.
+_LARGEST_LOG_SCALE = 40.0
+
 
 class Encoder(nn.Module):
     """A residual network with a linear skip, onto a sphere, into a box, or into R^d.
@@ -209,7 +212,7 @@ def train(
         If a number is out of range, or the sampler returns another number of rows than asked for,
         or NaN or infinite observations.
     FloatingPointError
-        If an embedding or the loss stops being finite; names the step.
+        If an embedding, the loss or the temperature stops being finite; names the step.
     """
     steps = check_integer("steps", steps, 1)
     batch_size = check_integer("batch_size", batch_size, 2)
@@ -244,6 +247,9 @@ def train(
             code_x, code_t = encoder_x(x), encoder_t(t)
             if not bool(torch.isfinite(code_x).all() & torch.isfinite(code_t).all()):
                 raise _diverged(step, "an embedding is", learning_rate)
+            log_scale = getattr(loss, "log_scale", None)
+            if log_scale is not None and not abs(log_scale.item()) < _LARGEST_LOG_SCALE:
+                raise _diverged(step, "the temperature is", learning_rate)
             value = loss(code_x, code_t)
             recent.append(value.item())
             if not math.isfinite(recent[-1]):

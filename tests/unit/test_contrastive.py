@@ -715,6 +715,17 @@ def test_diverging_training_names_the_step():
         )
 
 
+@pytest.mark.parametrize("log_scale", [math.nan, -1e6])
+def test_a_temperature_that_runs_away_is_named(log_scale):
+    """The critic would refuse the temperature as a bad argument, which it is not."""
+    loss = ContrastiveLoss(init_temperature=1.0)
+    with torch.no_grad():
+        loss.log_scale.fill_(log_scale)
+    parts = Encoder(3, 2, seed=0), Encoder(2, 2, seed=1), loss
+    with pytest.raises(FloatingPointError, match=r"the temperature is not finite at step 0"):
+        train(circle_pairs, *parts, steps=1, batch_size=8, seed=0, device="cpu", progress=False)
+
+
 def test_training_refuses_broken_data_and_sizes():
     """NaN from the sampler is the data's fault, not the optimiser's, and is reported as such."""
 
