@@ -32,8 +32,7 @@ SIZES = ("small", "large")
 RELATIONS = ("left", "right", "front", "behind")
 TURNED = {"left": "right", "right": "left", "front": "behind", "behind": "front", None: None}
 
-# What may stand around a claim. Whatever it says is true of every scene of every domain: a
-# template is wording.
+# What may stand around a claim. It is wording only: no template says anything about the objects.
 TEMPLATES = (
     "{}",
     "a photo of {}",
