@@ -244,7 +244,7 @@ def write_caption(claim: Claim, wording: Wording = _CANONICAL) -> str:
     Returns
     -------
     str
-        At most 18 words.
+        At most 17 words.
     """
     if wording.reversed:
         claim = claim.turned()
