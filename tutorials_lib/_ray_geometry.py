@@ -13,7 +13,7 @@ import torch
 
 from tutorials_lib._scene_latents import ABSENT, SHAPES
 
-__all__ = ["Hits", "Rays", "World", "cast", "dot", "first_hits", "light_reaching"]
+__all__ = ["Hits", "Rays", "World", "bodies", "cast", "dot", "first_hits", "light_reaching"]
 
 CUBE, SPHERE, CYLINDER = range(len(SHAPES))
 
@@ -36,7 +36,8 @@ class World:
     lamp
         Direction towards the lamp, of length one, (3, n).
     floor, wall
-        Linear colours of the floor nearby and far away, (3, n).
+        Linear colours of the floor nearby and far away, or of the two tones of its pattern,
+        (3, n).
     kind
         Index into `SHAPES`, or -1 where there is no body, (n, K).
     body
@@ -58,6 +59,36 @@ class World:
     def n_bodies(self) -> int:
         """The K of the shapes."""
         return self.kind.shape[1]
+
+
+def bodies(
+    kind: torch.Tensor,
+    place: torch.Tensor,
+    width: torch.Tensor,
+    tall: torch.Tensor,
+    yaw: torch.Tensor,
+    paint: torch.Tensor,
+) -> torch.Tensor:
+    """Stack the rows of bodies that stand on the floor, as in `World`, (11, n, K).
+
+    Parameters
+    ----------
+    kind
+        Index into `SHAPES`, (n, K).
+    place
+        Where on the floor, (2, n, K).
+    width, tall
+        Radius or half edge, and half height, which are equal for a sphere, (n, K).
+    yaw
+        In radians, (n, K).
+    paint
+        Linear colour, (3, n, K).
+    """
+    across = torch.where(kind == CUBE, 2.0, torch.where(kind == SPHERE, 0.0, 1.0))
+    # A sphere is its own bound; a hair more keeps rays that graze a body.
+    bound = (across * width * width + tall * tall).sqrt() * 1.001
+    rows = torch.stack([*place, tall, width, tall, yaw.cos(), yaw.sin(), *paint, bound])
+    return rows.float()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,18 +9,28 @@ from tutorials_lib._ray_geometry import (
     CUBE,
     CYLINDER,
     World,
+    bodies,
     cast,
     first_hits,
     light_reaching,
 )
-from tutorials_lib._scene_domains import counter_hash, linear_hue, photo
-from tutorials_lib._scene_latents import Scenes
+from tutorials_lib._scene_domains import (
+    cartoon,
+    clutter,
+    counter_hash,
+    drawing,
+    linear_hue,
+    outlines,
+    photo,
+    uniforms,
+)
+from tutorials_lib._scene_latents import ABSENT, Scenes
 from tutorials_lib._validation import check_integer
 
 __all__ = ["render", "segment"]
 
-# A cube as tall as a sphere would look much larger, and a cylinder as wide as a cube is hard to
-# tell from it at a few pixels.
+# Half edge and radius over the size. A cube as tall as a sphere would look much larger, and a
+# cylinder as wide as a cube is hard to tell from it at a few pixels.
 CUBE_EDGE = 0.82
 CYLINDER_RADIUS = 0.72
 
@@ -31,8 +41,19 @@ TARGET = (0.0, 0.0, 0.32)
 
 # Rays of a pixel on an edge: a rotated grid, in pixels from its centre.
 EDGE_RAYS = ((-0.375, -0.125), (0.125, -0.375), (0.375, 0.125), (-0.125, 0.375))
-# Rays that are worked on together: planes of this many floats stay in the cache.
-CHUNK = 32 * 48 * 48
+# Rays along a side of a pixel where there are lines, at least.
+INK_DETAIL = 3
+INK = 0.01
+# Saturation and value of the floor nearby and far away; for cartoons, of its two tones.
+GROUND = {
+    "photo": ((0.18, 0.82), (0.30, 0.60)),
+    "new-light": ((0.18, 0.82), (0.30, 0.60)),
+    "clutter": ((0.18, 0.82), (0.30, 0.60)),
+    "line": ((0.04, 0.96), (0.04, 0.96)),
+    "cartoon": ((0.25, 0.95), (0.35, 0.78)),
+}
+# Rays that are worked on together: more take more memory, fewer take more time a ray.
+CHUNK = 64 * 48 * 48
 
 
 def _build(scenes: Scenes) -> World:
@@ -48,31 +69,24 @@ def _build(scenes: Scenes) -> World:
 
     lamp_a, lamp_e = scenes.light[:, 0].double(), scenes.light[:, 1].double().clamp(0.1, 1.5)
     lamp = torch.stack([lamp_e.cos() * lamp_a.cos(), lamp_e.cos() * lamp_a.sin(), lamp_e.sin()])
+    ground = [linear_hue(scenes.background.double(), *tone) for tone in GROUND[scenes.domain]]
 
-    hue = scenes.background.double()
-    kind = scenes.shape
-    size = scenes.size.double().clamp(1e-3, 1e3)
-    cube, cylinder = kind == CUBE, kind == CYLINDER
-    width = torch.where(cube, CUBE_EDGE * size, torch.where(cylinder, CYLINDER_RADIUS * size, size))
-    tall = torch.where(cube, CUBE_EDGE * size, size)
-    bound = torch.where(
-        cube, 3**0.5 * width, torch.where(cylinder, (width**2 + tall**2).sqrt(), size)
+    kind, size = scenes.shape, scenes.size.double().clamp(1e-3, 1e3)
+    width = torch.where(kind == CYLINDER, CYLINDER_RADIUS * size, size)
+    width = torch.where(kind == CUBE, CUBE_EDGE * size, width)
+    body = bodies(
+        kind,
+        scenes.position.double().clamp(-1e3, 1e3).permute(2, 0, 1),
+        width,
+        torch.where(kind == CUBE, width, size),
+        scenes.yaw.double(),
+        (scenes.rgb.double().clamp(0, 1) ** 2).permute(2, 0, 1),
     )
-    place = scenes.position.double().clamp(-1e3, 1e3)
-    paint = scenes.rgb.double().clamp(0, 1) ** 2
-    yaw = scenes.yaw.double()
-    rows = [place[..., 0], place[..., 1], tall, width, tall, yaw.cos(), yaw.sin()]
-    rows += [paint[..., 0], paint[..., 1], paint[..., 2], bound * 1.001]
-    tensors = (
-        origin,
-        right,
-        up,
-        forward,
-        lamp,
-        linear_hue(hue, 0.18, 0.82),
-        linear_hue(hue, 0.30, 0.60),
-    )
-    return World(*(tensor.float() for tensor in tensors), kind=kind, body=torch.stack(rows).float())
+    if scenes.domain == "clutter":
+        more_kinds, more_bodies = clutter(scenes, uniforms(scenes.noise_seed))
+        kind, body = torch.cat([kind, more_kinds], 1), torch.cat([body, more_bodies], 2)
+    view = (tensor.float() for tensor in (origin, right, up, forward, lamp, *ground))
+    return World(*view, kind=kind, body=body)
 
 
 def _edges(key: torch.Tensor, lit: torch.Tensor) -> torch.Tensor:
@@ -107,13 +121,13 @@ def _grid(side: int) -> tuple[torch.Tensor, torch.Tensor]:
     return centre.repeat(side), (-centre).repeat_interleave(side)
 
 
-def _frame(world: World, n: int, side: int) -> torch.Tensor:
+def _photograph(world: World, n: int, side: int) -> torch.Tensor:
     """Linear images with smooth edges, (3, n, side, side)."""
     u, v = _grid(side)
     rays = cast(world, u, v)
     hits = first_hits(rays)
     lit = light_reaching(rays, hits)
-    colour = photo(rays, hits, lit)
+    colour = photo(rays, hits, lit).clamp(max=1)
     marked = _edges(hits.key.reshape(n, side, side), lit.reshape(n, side, side))
     pixel = marked.reshape(-1).nonzero()[:, 0]
     scene, place = pixel // side**2, pixel % side**2
@@ -122,10 +136,61 @@ def _frame(world: World, n: int, side: int) -> torch.Tensor:
     v = torch.cat([v[place] + y * step for _, y in EDGE_RAYS])
     rays = cast(world, u, v, scene.repeat(len(EDGE_RAYS)))
     hits = first_hits(rays)
-    samples = photo(rays, hits, light_reaching(rays, hits)).clamp(max=1.0)
+    samples = photo(rays, hits, light_reaching(rays, hits)).clamp(max=1)
     parts = samples.reshape(3, len(EDGE_RAYS), -1).unbind(1)
     colour[:, pixel] = (parts[0] + parts[1] + parts[2] + parts[3]) * 0.25
     return colour.reshape(3, n, side, side)
+
+
+def _artwork(scenes: Scenes, world: World, size: int, detail: int) -> torch.Tensor:
+    """Linear cartoons or line drawings, (3, n, side, side) with side = size detail."""
+    n, side = len(scenes), size * detail
+    u, v = _grid(side)
+    disorder = uniforms(scenes.noise_seed)
+    # Large images get more and thinner strokes than the small ones would scaled up.
+    finer = (size / 48) ** 0.5
+    line = scenes.domain == "line"
+    if line:
+        u, v = _unsteady(u, v, side, disorder)
+    rays = cast(world, u, v)
+    hits = first_hits(rays)
+    lit = light_reaching(rays, hits)
+    if line:
+        colour = drawing(rays, hits, lit, u, v, strokes=14 * finer)
+    else:
+        colour = cartoon(rays, hits, lit, disorder)
+    width = max(1, round((0.8 if line else 1.0) * detail * finer))
+    ink = outlines(hits.key.reshape(n, side, side), width)
+    return torch.where(ink, INK, colour.reshape(3, n, side, side).clamp(max=1))
+
+
+def _unsteady(
+    u: torch.Tensor, v: torch.Tensor, side: int, disorder: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Let lines waver as if drawn by hand: image coordinates of each scene, (n, side²)."""
+    along = u[:side].double()
+    bent = [
+        0.012 * ((3 + 4 * disorder[i]) * along[:, None] + 2 * torch.pi * disorder[i + 1]).sin()
+        for i in (0, 2)
+    ]
+    columns, rows = (part.T.float() for part in bent)
+    return u + columns.flip(1).repeat_interleave(side, 1), v + rows.repeat(1, side)
+
+
+def _pooled(colour: torch.Tensor, detail: int) -> torch.Tensor:
+    """Average blocks of detail x detail rays, one after the other for the sake of rounding."""
+    total = colour[..., ::detail, ::detail].clone()
+    for index in range(1, detail * detail):
+        total += colour[..., index // detail :: detail, index % detail :: detail]
+    return total / detail**2
+
+
+def _check(scenes: Scenes) -> None:
+    if not isinstance(scenes, Scenes):
+        raise TypeError(f"scenes must be Scenes, got {type(scenes).__name__}")
+    wrong = int(((scenes.size <= 0) & (scenes.shape != ABSENT)).sum())
+    if wrong:
+        raise ValueError(f"sizes of objects must be positive, got {wrong} that are not")
 
 
 def render(
@@ -133,51 +198,84 @@ def render(
 ) -> torch.Tensor:
     """Render scenes as images.
 
+    The image of a scene depends on its latents alone, not on the batch it is in. Latents far
+    beyond what is sampled are moved to the nearest that can be shown: a lamp or a camera below
+    the floor rises above it, paints are cut to [0, 1], a negative noise is none.
+
     Parameters
     ----------
     scenes
-        N scenes.
+        N scenes. Of size s, a sphere is 2 s tall and wide, a cube 1.64 s, a cylinder 2 s and 1.44 s.
     size
         Pixels a side.
     supersample
-        Rays along a side of a pixel; pixels on edges get four times as many rays.
+        Rays along a side of a pixel. At edges there are four times as many, so that 1 is
+        smooth; 2 or 3 is for figures. Drawings and cartoons take 3 at least.
     batch_size
         Scenes that are worked on together, at most.
 
     Returns
     -------
     torch.Tensor
-        Images, uint8, shape (N, 3, size, size).
+        Images on the CPU, uint8, red, green and blue, rows from the top, shape
+        (N, 3, size, size).
+
+    Raises
+    ------
+    TypeError
+        If ``scenes`` are no scenes or a number is not an integer.
+    ValueError
+        If a number is below 1 or an object has no positive size.
     """
+    _check(scenes)
     size = check_integer("size", size, minimum=1)
     supersample = check_integer("supersample", supersample, minimum=1)
     batch_size = check_integer("batch_size", batch_size, minimum=1)
-    if scenes.domain not in ("photo", "new-light"):
-        raise NotImplementedError(f"the domain {scenes.domain!r} has no renderer yet")
-    side = size * supersample
+    inked = scenes.domain in ("line", "cartoon")
+    detail = max(supersample, INK_DETAIL) if inked else supersample
+    side = size * detail
     step = max(1, min(batch_size, CHUNK // side**2))
     images = torch.empty(len(scenes), 3, size, size, dtype=torch.uint8)
     for first in range(0, len(scenes), step):
         part = scenes[first : first + step]
-        n = len(part)
-        colour = _frame(_build(part), n, side).clamp(0, 1)
-        if supersample > 1:
-            blocks = colour.reshape(3, n, size, supersample, size, supersample)
-            colour = blocks.mean(dim=(3, 5))
-        shown = colour.sqrt().transpose(0, 1)
+        n, world = len(part), _build(part)
+        colour = _artwork(part, world, size, detail) if inked else _photograph(world, n, side)
+        shown = _pooled(colour, detail).sqrt().transpose(0, 1)
         noise = _noise(part.noise_seed, 3 * size * size).reshape(n, 3, size, size)
-        shown = shown + noise * part.noise.clamp(min=0)[:, None, None, None]
+        shown = shown + noise * part.noise.clamp(0, 1)[:, None, None, None]
         images[first : first + n] = (shown * 255 + 0.5).clamp(0, 255).to(torch.uint8)
     return images
 
 
 def segment(scenes: Scenes, *, size: int = 48) -> torch.Tensor:
-    """Tell which object each pixel shows at its centre."""
+    """Tell which object the centre of each pixel shows.
+
+    Parameters
+    ----------
+    scenes
+        N scenes. What clutters a scene hides the objects behind it; the wavering of a drawing
+        is left out.
+    size
+        Pixels a side.
+
+    Returns
+    -------
+    torch.Tensor
+        0 for no object, 1 and 2 for the first and the second, int64, shape (N, size, size).
+
+    Raises
+    ------
+    TypeError
+        If ``scenes`` are no scenes or ``size`` is not an integer.
+    ValueError
+        If ``size`` is below 1 or an object has no positive size.
+    """
+    _check(scenes)
     size = check_integer("size", size, minimum=1)
     shown = torch.empty(len(scenes), size, size, dtype=torch.int64)
     step = max(1, CHUNK // size**2)
     for first in range(0, len(scenes), step):
-        part = scenes[first : first + step]
-        hits = first_hits(cast(_build(part), *_grid(size), None))
-        shown[first : first + step] = (hits.key >> 2).reshape(-1, size, size)
+        hits = first_hits(cast(_build(scenes[first : first + step]), *_grid(size)))
+        body = hits.key >> 2
+        shown[first : first + step] = torch.where(body > 2, 0, body).reshape(-1, size, size)
     return shown
