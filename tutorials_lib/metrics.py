@@ -20,17 +20,25 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from tutorials_lib._arrays import as_float64, as_numpy_generator
+from tutorials_lib._disentanglement import DCIResult, dci
+from tutorials_lib._gaps import MIGResult, SAPResult, mig, sap
 from tutorials_lib._validation import check_integer, check_positive
 
 __all__ = [
+    "DCIResult",
     "GapResult",
     "MCCResult",
+    "MIGResult",
     "R2Result",
+    "SAPResult",
+    "dci",
     "leakage",
     "linear_r2",
     "mcc",
     "mcc_chance_level",
+    "mig",
     "modality_gap",
+    "sap",
 ]
 
 # Above this many rows the chance level is simulated here and scaled by the root of the ratio.
