@@ -106,6 +106,7 @@ class Settings:
     weight_decay: float = 0.02
     warmup_steps: int = 200
     entry_every: int = 32_000
+    score_size: int = 480
 
 
 def contrastive_step_loss(
@@ -209,7 +210,7 @@ class _Run:
         held = "-held-out" if recipe.exclude else ""
         self.start_name = f"start{held}"
         out.mkdir(parents=True, exist_ok=True)
-        self.examples = score_examples(size=480)
+        self.examples = score_examples(size=settings.score_size)
 
     def log(self, text: str) -> None:
         """Add a line to the log."""
@@ -300,6 +301,11 @@ class _Run:
         done, seconds, rows = 0, 0.0, []
         if state_path.is_file():
             state = torch.load(state_path, map_location=self.device, weights_only=True)
+            if state["settings"] != vars(settings):
+                raise ValueError(
+                    f"{state_path} was written by a run with other settings: "
+                    f"{state['settings']}; give them, or another folder"
+                )
             model.load_state_dict(state["model"])
             optimiser.load_state_dict(state["optimiser"])
             schedule.load_state_dict(state["schedule"])
@@ -357,6 +363,7 @@ class _Run:
                 _save(
                     state_path,
                     {
+                        "settings": vars(settings),
                         "model": model.state_dict(),
                         "optimiser": optimiser.state_dict(),
                         "schedule": schedule.state_dict(),
@@ -380,9 +387,10 @@ class _Run:
         if first or self.recipe.negatives is None:
             return captions, []
         negatives = []
-        for claim, wording in zip(claims, wordings, strict=True):
+        for row, (claim, wording) in enumerate(zip(claims, wordings, strict=True)):
             swapped = scenes.swap(claim, "colour")
-            if swapped is not None:
+            # A swap can be true too: of "a red cube and a large blue cube" if both are large.
+            if swapped is not None and not scenes.describes(swapped, batch[row]):
                 negatives.append(scenes.write_caption(swapped, wording))
         return captions, negatives
 
