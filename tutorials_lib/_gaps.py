@@ -407,8 +407,8 @@ def _accuracy_of_thresholds(
 ) -> float:
     """Cut a code into an interval a class and return the balanced accuracy on the new rows.
 
-    The code is of the order of one. The cuts maximise the balanced accuracy on the rows fitted on, by dynamic programming over
-    the classes in the order of their means.
+    The code is of the order of one. The cuts maximise the balanced accuracy on the rows fitted
+    on, by dynamic programming over the classes in the order of their means.
     """
     classes, labels = np.unique(fit_labels, return_inverse=True)
     means = np.bincount(labels, fit_code) / np.bincount(labels)
