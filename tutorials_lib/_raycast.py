@@ -59,28 +59,28 @@ CHUNK = 64 * 48 * 48
 def _build(scenes: Scenes) -> World:
     """Turn latents into cameras, lamps and bodies, in float64 because that is few numbers."""
     camera = scenes.camera.double()
-    azimuth, height = camera[:, 0], (ELEVATION + camera[:, 1]).clamp(0.1, 1.5)
-    distance = DISTANCE * camera[:, 2].clamp(-1, 1).exp()
+    azimuth, height = camera[:, 0], ELEVATION + camera[:, 1]
+    distance = DISTANCE * camera[:, 2].exp()
     sin_a, cos_a, sin_e, cos_e = azimuth.sin(), azimuth.cos(), height.sin(), height.cos()
     forward = torch.stack([-cos_e * sin_a, cos_e * cos_a, -sin_e])
     right = torch.stack([cos_a, sin_a, torch.zeros_like(sin_a)])
     up = torch.stack([-sin_a * sin_e, cos_a * sin_e, cos_e])
     origin = torch.tensor(TARGET, dtype=torch.float64)[:, None] - distance * forward
 
-    lamp_a, lamp_e = scenes.light[:, 0].double(), scenes.light[:, 1].double().clamp(0.1, 1.5)
+    lamp_a, lamp_e = scenes.light.double().T
     lamp = torch.stack([lamp_e.cos() * lamp_a.cos(), lamp_e.cos() * lamp_a.sin(), lamp_e.sin()])
     ground = [linear_hue(scenes.background.double(), *tone) for tone in GROUND[scenes.domain]]
 
-    kind, size = scenes.shape, scenes.size.double().clamp(1e-3, 1e3)
+    kind, size = scenes.shape, scenes.size.double()
     width = torch.where(kind == CYLINDER, CYLINDER_RADIUS * size, size)
     width = torch.where(kind == CUBE, CUBE_EDGE * size, width)
     body = bodies(
         kind,
-        scenes.position.double().clamp(-1e3, 1e3).permute(2, 0, 1),
+        scenes.position.double().permute(2, 0, 1),
         width,
         torch.where(kind == CUBE, width, size),
         scenes.yaw.double(),
-        (scenes.rgb.double().clamp(0, 1) ** 2).permute(2, 0, 1),
+        scenes.rgb.double().square().permute(2, 0, 1),
     )
     if scenes.domain == "clutter":
         more_kinds, more_bodies = clutter(scenes, uniforms(scenes.noise_seed))
@@ -185,12 +185,23 @@ def _pooled(colour: torch.Tensor, detail: int) -> torch.Tensor:
     return total / detail**2
 
 
-def _check(scenes: Scenes) -> None:
+def _checked(scenes: Scenes) -> Scenes:
+    """Refuse what cannot be shown, and move far-off latents to the nearest that can."""
     if not isinstance(scenes, Scenes):
         raise TypeError(f"scenes must be Scenes, got {type(scenes).__name__}")
     wrong = int(((scenes.size <= 0) & (scenes.shape != ABSENT)).sum())
     if wrong:
         raise ValueError(f"sizes of objects must be positive, got {wrong} that are not")
+    azimuth, elevation, distance = scenes.camera.T
+    elevation = elevation.clamp(0.1 - ELEVATION, 1.5 - ELEVATION)
+    return scenes.replace(
+        size=scenes.size.clamp(1e-2, 1e2),
+        position=scenes.position.clamp(-1e2, 1e2),
+        rgb=scenes.rgb.clamp(0, 1),
+        light=torch.stack([scenes.light[:, 0], scenes.light[:, 1].clamp(0.1, 1.5)], 1),
+        camera=torch.stack([azimuth, elevation, distance.clamp(-1, 1)], 1),
+        noise=scenes.noise.clamp(0, 1),
+    )
 
 
 def render(
@@ -205,7 +216,8 @@ def render(
     Parameters
     ----------
     scenes
-        N scenes. Of size s, a sphere is 2 s tall and wide, a cube 1.64 s, a cylinder 2 s and 1.44 s.
+        N scenes. Of size s, a sphere is 2 s tall and wide, a cube 1.64 s, and a cylinder is 2 s
+        tall and 1.44 s wide.
     size
         Pixels a side.
     supersample
@@ -227,7 +239,7 @@ def render(
     ValueError
         If a number is below 1 or an object has no positive size.
     """
-    _check(scenes)
+    scenes = _checked(scenes)
     size = check_integer("size", size, minimum=1)
     supersample = check_integer("supersample", supersample, minimum=1)
     batch_size = check_integer("batch_size", batch_size, minimum=1)
@@ -242,7 +254,7 @@ def render(
         colour = _artwork(part, world, size, detail) if inked else _photograph(world, n, side)
         shown = _pooled(colour, detail).sqrt().transpose(0, 1)
         noise = _noise(part.noise_seed, 3 * size * size).reshape(n, 3, size, size)
-        shown = shown + noise * part.noise.clamp(0, 1)[:, None, None, None]
+        shown = shown + noise * part.noise[:, None, None, None]
         images[first : first + n] = (shown * 255 + 0.5).clamp(0, 255).to(torch.uint8)
     return images
 
@@ -270,7 +282,7 @@ def segment(scenes: Scenes, *, size: int = 48) -> torch.Tensor:
     ValueError
         If ``size`` is below 1 or an object has no positive size.
     """
-    _check(scenes)
+    scenes = _checked(scenes)
     size = check_integer("size", size, minimum=1)
     shown = torch.empty(len(scenes), size, size, dtype=torch.int64)
     step = max(1, CHUNK // size**2)
