@@ -256,28 +256,28 @@ class TipAdapterF(TipAdapter):
         steps = epochs * -(-len(rows) // batch_size)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
 
-        def measured() -> tuple[float, float]:
+        def measured(epoch: int) -> tuple[float, float]:
             with torch.no_grad():
                 scores = clip_val + alpha * _near(embedded_val, keys, beta) @ values
+            if not torch.isfinite(scores).all():
+                raise FloatingPointError(
+                    f"the scores of Tip-Adapter-F are not finite after epoch {epoch}; "
+                    "lower learning_rate or beta"
+                )
             loss = functional.cross_entropy(scores, torch.from_numpy(right).to(device))
             return float(hits(scores.cpu().numpy(), right).mean()), -float(loss)
 
-        best, best_epoch, best_keys = measured(), 0, keys.detach().clone()
+        best, best_epoch, best_keys = measured(0), 0, keys.detach().clone()
         for epoch in tqdm(range(1, epochs + 1), desc="Tip-Adapter-F", disable=not self.progress):
             for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
                 batch = batch.to(device)
                 near = _near(embedded[batch], keys, beta) @ values
                 loss = functional.cross_entropy(clip[batch] + alpha * near, labels[batch])
-                if not torch.isfinite(loss):
-                    raise FloatingPointError(
-                        f"the loss of Tip-Adapter-F is not finite in epoch {epoch}; "
-                        "lower learning_rate or beta"
-                    )
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()
                 optimiser.step()
                 schedule.step()
-            now = measured()
+            now = measured(epoch)
             if now > best or not self.choose_epoch:
                 best, best_epoch, best_keys = now, epoch, keys.detach().clone()
         return best_keys, best_epoch
