@@ -389,9 +389,15 @@ class _Run:
         negatives = []
         for row, (claim, wording) in enumerate(zip(claims, wordings, strict=True)):
             swapped = scenes.swap(claim, "colour")
-            # A swap can be true too: of "a red cube and a large blue cube" if both are large.
-            if swapped is not None and not scenes.describes(swapped, batch[row]):
-                negatives.append(scenes.write_caption(swapped, wording))
+            if swapped is None:
+                continue
+            # With two different shapes it is false. Else it can be true too: of "a red cube and a
+            # large blue cube" if both are large.
+            shapes = {claim.first.shape, claim.second.shape}
+            if None in shapes or len(shapes) == 1:
+                if bool(scenes.describes(swapped, batch[row])):
+                    continue
+            negatives.append(scenes.write_caption(swapped, wording))
         return captions, negatives
 
     def _entry(

@@ -38,7 +38,7 @@ def run(out, name="scene-swap", **settings):
 
 def weights(path):
     with safe_open(path, "pt") as file:
-        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        return {key: file.get_tensor(key) for key in file.keys()}
 
 
 def test_without_negatives_the_step_loss_is_the_books_info_nce():
