@@ -95,7 +95,7 @@ class Settings:
 
     batch_size: int = 64
     start_samples: int = 100_000
-    samples: int = 350_000
+    samples: int = 240_000
     # Scenes are rendered once and come again with fresh captions.
     start_pool: int = 40_000
     single_pool: int = 35_000
@@ -105,7 +105,7 @@ class Settings:
     scale_learning_rate: float = 2e-2
     weight_decay: float = 0.02
     warmup_steps: int = 200
-    entry_every: int = 32_000
+    entry_every: int = 20_000
     score_size: int = 480
 
 
