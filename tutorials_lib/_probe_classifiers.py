@@ -26,6 +26,11 @@ _PENALTY = inspect.signature(LogisticRegression).parameters.get("penalty")
 _BY_RATIO = _PENALTY is None or _PENALTY.default == "deprecated"
 
 
+def _expect_few_shots() -> None:
+    """Keep scikit-learn from taking the labels of one shot for a regression's targets."""
+    warnings.filterwarnings("ignore", message="The number of unique classes")
+
+
 @dataclass(frozen=True, eq=False)
 class _Linear:
     coef: np.ndarray
@@ -133,6 +138,7 @@ class LinearProbe(ValidatedProbe):
         for C in strengths:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
+                _expect_few_shots()
                 model.set_params(C=C).fit(rows, positions)
             # Only the fit that is chosen in the end has to have converged.
             unfinished = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
@@ -192,7 +198,10 @@ class ForestProbe(ValidatedProbe):
             forest = RandomForestClassifier(
                 check_integer("n_trees", self.n_trees, 1), max_depth=depth, random_state=self.seed
             )
-            yield {"depth": depth}, _Forest(forest.fit(rows, positions))
+            with warnings.catch_warnings():
+                _expect_few_shots()
+                forest.fit(rows, positions)
+            yield {"depth": depth}, _Forest(forest)
 
 
 @dataclass(frozen=True, eq=False)

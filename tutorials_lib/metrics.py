@@ -19,10 +19,19 @@ from scipy.stats import rankdata
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
-from tutorials_lib._arrays import as_float64, as_numpy_generator
+from tutorials_lib._arrays import as_numpy_generator
 from tutorials_lib._disentanglement import DCIResult, dci
 from tutorials_lib._gaps import MIGResult, SAPResult, mig, sap
-from tutorials_lib._validation import check_integer, check_positive
+from tutorials_lib._measuring import (
+    check_option,
+    check_rows,
+    describe_excluded,
+    is_constant,
+    mean_of_kept,
+    split,
+    standardise,
+)
+from tutorials_lib._validation import check_integer
 
 __all__ = [
     "DCIResult",
@@ -74,7 +83,7 @@ class R2Result:
     estimator: str
 
     def __repr__(self) -> str:
-        excluded = _describe_excluded(self.excluded, len(self.per_factor))
+        excluded = describe_excluded(self.excluded, len(self.per_factor))
         return (
             f"R² {self.score:.3f} ({self.estimator}, fitted on {self.n_train} rows, "
             f"measured on {self.n_test} others{excluded})"
@@ -126,7 +135,7 @@ class MCCResult:
 
     def __repr__(self) -> str:
         method = self.method + (" of held-out linear predictions" if self.regression else "")
-        excluded = _describe_excluded(self.excluded, len(self.per_factor), what="latents")
+        excluded = describe_excluded(self.excluded, len(self.per_factor), what="latents")
         constant = f", {len(self.constant_codes)} codes constant" if self.constant_codes else ""
         return (
             f"MCC {self.score:.3f} ({method}, n={self.n_samples}, "
@@ -318,12 +327,12 @@ def mcc(
     and nonlinear ICA", arXiv:1605.06336, for the score without regression; Khemakhem et al.
     (2020), "ICE-BeeM", arXiv:2002.11537, for scores up to a linear map.
     """
-    _check_option("method", method, ("pearson", "spearman"))
-    _check_option("regression", regression, (None, "linear"))
-    z, codes = map(_rescale, _check_rows("latents", latents, "representation", representation))
+    check_option("method", method, ("pearson", "spearman"))
+    check_option("regression", regression, (None, "linear"))
+    z, codes = map(_rescale, check_rows("latents", latents, "representation", representation))
     rng = as_numpy_generator(seed)
     if regression == "linear":
-        train, test = _split(len(z), test_fraction, rng)
+        train, test = split(len(z), test_fraction, rng)
         codes = _fit_linear(codes[train], z[train])(codes[test])
         z = z[test]
     n_samples, n_latents = z.shape
@@ -332,8 +341,8 @@ def mcc(
             f"correlations need at least 3 rows, got {n_samples}; with fewer they are ±1 or nothing"
         )
 
-    excluded = {int(i): "constant latent" for i in np.flatnonzero(_is_constant(z))}
-    constant_codes = tuple(int(j) for j in np.flatnonzero(_is_constant(codes)))
+    excluded = {int(i): "constant latent" for i in np.flatnonzero(is_constant(z))}
+    constant_codes = tuple(int(j) for j in np.flatnonzero(is_constant(codes)))
     varying = np.array([i for i in range(n_latents) if i not in excluded], dtype=int)
     correlations = np.full((n_latents, codes.shape[1]), np.nan)
     correlations[varying] = _correlations(z[:, varying], codes, method)
@@ -354,7 +363,7 @@ def mcc(
         per_factor[i], signs[i] = abs(value), np.sign(value)
 
     return MCCResult(
-        score=_mean_of_kept(per_factor),
+        score=mean_of_kept(per_factor),
         chance_level=(
             mcc_chance_level(
                 n_samples,
@@ -427,7 +436,7 @@ def mcc_chance_level(
     TypeError, ValueError
         If a number is not an integer in its range, or if the method is unknown.
     """
-    _check_option("method", method, ("pearson", "spearman"))
+    check_option("method", method, ("pearson", "spearman"))
     n_samples = check_integer("n_samples", n_samples, 3)
     n_latents = check_integer("n_latents", n_latents, 1)
     n_codes = n_latents if n_codes is None else check_integer("n_codes", n_codes, 1)
@@ -473,7 +482,7 @@ def modality_gap(f_x: Any, f_t: Any) -> GapResult:
     Liang et al. (2022), "Mind the gap: understanding the modality gap in multi-modal contrastive
     representation learning", arXiv:2203.02053.
     """
-    images, texts = _check_rows("f_x", f_x, "f_t", f_t)
+    images, texts = check_rows("f_x", f_x, "f_t", f_t)
     if images.shape != texts.shape:
         raise ValueError(
             f"f_x and f_t must have the same shape, got {images.shape} and {texts.shape}"
@@ -500,33 +509,6 @@ def modality_gap(f_x: Any, f_t: Any) -> GapResult:
     )
 
 
-def _check_option(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-
-
-def _check_rows(
-    first_name: str, first: Any, second_name: str, second: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    checked = []
-    for name, array in ((first_name, first), (second_name, second)):
-        values = as_float64(name, array)
-        if values.ndim == 1:
-            values = values[:, None]
-        if values.ndim != 2 or values.size == 0:
-            raise ValueError(
-                f"{name} must have one row a sample and at least one column, "
-                f"got shape {values.shape}"
-            )
-        checked.append(values)
-    if len(checked[0]) != len(checked[1]):
-        raise ValueError(
-            f"{first_name} and {second_name} must have as many rows, "
-            f"got {len(checked[0])} and {len(checked[1])}"
-        )
-    return checked[0], checked[1]
-
-
 def _rescale(values: np.ndarray, axis: int = 0) -> np.ndarray:
     # By powers of two, which is exact: squares of very large or small entries leave the range of
     # floats. Neither R² nor a correlation nor an angle sees it.
@@ -534,40 +516,15 @@ def _rescale(values: np.ndarray, axis: int = 0) -> np.ndarray:
     return np.ldexp(values, -exponents)
 
 
-def _is_constant(values: np.ndarray) -> np.ndarray:
-    # Relative to the size of the entries, so that rounding does not pass for variation.
-    return np.ptp(values, axis=0) <= 1e-12 * np.abs(values).max(axis=0)
-
-
-def _split(n: int, test_fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    test_fraction = check_positive("test_fraction", test_fraction)
-    if test_fraction >= 1:
-        raise ValueError(f"test_fraction must lie between 0 and 1, got {test_fraction}")
-    n_test = round(n * test_fraction)
-    if min(n_test, n - n_test) < 2:
-        raise ValueError(
-            f"{n} rows with test_fraction={test_fraction:g} leave {n - n_test} rows to fit and "
-            f"{n_test} to measure; both need at least 2"
-        )
-    order = rng.permutation(n)
-    return order[n_test:], order[:n_test]
-
-
-def _standardise(values: np.ndarray) -> Predictor:
-    mean, scale = values.mean(axis=0), values.std(axis=0)
-    scale[_is_constant(values)] = np.inf
-    return lambda new: (new - mean) / scale
-
-
 def _fit_linear(features: np.ndarray, targets: np.ndarray) -> Predictor:
-    scale, mean = _standardise(features), targets.mean(axis=0)
+    scale, mean = standardise(features), targets.mean(axis=0)
     # Centred on both sides, so that the offset is right for the solution of least norm too.
     weights = np.linalg.lstsq(scale(features), targets - mean, rcond=None)[0]
     return lambda new: scale(new) @ weights + mean
 
 
 def _fit_sklearn(model: Any, features: np.ndarray, targets: np.ndarray) -> Predictor:
-    scale = _standardise(features)
+    scale = standardise(features)
     mean, spread = targets.mean(axis=0), targets.std(axis=0)
     single = targets.shape[1] == 1
     scaled = (targets - mean) / spread
@@ -584,14 +541,14 @@ def _held_out_r2(
     test_fraction: float,
     seed: int | np.random.Generator,
 ) -> R2Result:
-    _check_option("estimator", estimator, ("linear", "mlp", "knn"))
-    z, r = map(_rescale, _check_rows(target_name, targets, feature_name, features))
+    check_option("estimator", estimator, ("linear", "mlp", "knn"))
+    z, r = map(_rescale, check_rows(target_name, targets, feature_name, features))
     rng = as_numpy_generator(seed)
-    train, test = _split(len(z), test_fraction, rng)
+    train, test = split(len(z), test_fraction, rng)
     excluded = {
         int(i): f"constant on the {len(rows)} rows {use}"
         for rows, use in ((test, "held out"), (train, "fitted on"))
-        for i in np.flatnonzero(_is_constant(z[rows]))
+        for i in np.flatnonzero(is_constant(z[rows]))
     }
     kept = np.array([i for i in range(z.shape[1]) if i not in excluded], dtype=int)
     per_factor = np.full(z.shape[1], np.nan)
@@ -619,7 +576,7 @@ def _held_out_r2(
         residual = ((truth - predict(r[test])) ** 2).sum(axis=0)
         per_factor[kept] = 1 - residual / ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
     return R2Result(
-        score=_mean_of_kept(per_factor),
+        score=mean_of_kept(per_factor),
         per_factor=per_factor,
         excluded=dict(sorted(excluded.items())),
         n_train=len(train),
@@ -631,7 +588,7 @@ def _held_out_r2(
 def _correlations(latents: np.ndarray, codes: np.ndarray, method: str) -> np.ndarray:
     units = []
     for values in (latents, codes):
-        constant = _is_constant(values)
+        constant = is_constant(values)
         if method == "spearman":
             values = rankdata(values, axis=0)
         centred = values - values.mean(axis=0)
@@ -642,12 +599,3 @@ def _correlations(latents: np.ndarray, codes: np.ndarray, method: str) -> np.nda
         units.append(centred / np.where(constant, 1.0, norms))
     # Rounding can leave 1 + 1e-16.
     return np.clip(units[0].T @ units[1], -1.0, 1.0)
-
-
-def _mean_of_kept(per_factor: np.ndarray) -> float:
-    kept = per_factor[~np.isnan(per_factor)]
-    return float(kept.mean()) if kept.size else float("nan")
-
-
-def _describe_excluded(excluded: dict[int, str], total: int, what: str = "factors") -> str:
-    return f", {len(excluded)} of {total} {what} excluded" if excluded else ""

@@ -37,6 +37,7 @@ __all__ = [
     "ProbeSummary",
     "TipAdapter",
     "TipAdapterF",
+    "ValidatedProbe",
     "compare_probes",
     "features",
     "few_shot_split",
@@ -210,17 +211,17 @@ class ProbeComparison:
         lines = [f"{len(self.records)} fits; mean accuracy in %, ± half a 95 % interval over seeds"]
         names = {record.features for record in self.records}
         baseline = "raw" if "raw" in names else self.records[0].features
+
+        def number(mean: float, high: float, sign: str = "") -> str:
+            half = f" ± {100 * (high - mean):5.2f}" if math.isfinite(high) else " " * 8
+            return f"{100 * mean:{sign}7.2f}{half}"
+
         for row in self.summary(baseline=baseline):
-            lines.append(
-                f"{row.probe:9} {row.features:14} {row.shots:3} shots  {row.test:14} "
-                f"{100 * row.mean:6.2f} ± {100 * (row.high - row.mean):5.2f}"
-                + (
-                    f"   {100 * row.difference:+6.2f} ± "
-                    f"{100 * (row.difference_high - row.difference):5.2f} against {baseline}"
-                    if row.features != baseline
-                    else ""
-                )
-            )
+            line = f"{row.probe:9} {row.features:14} {row.shots:3} shots  {row.test:14}"
+            line += number(row.mean, row.high)
+            if row.features != baseline:
+                line += number(row.difference, row.difference_high, "+") + f" against {baseline}"
+            lines.append(line.rstrip())
         return "\n".join(lines)
 
 

@@ -221,12 +221,15 @@ def test_l1_probe_is_sparse_and_optimal():
     np.testing.assert_allclose(gradient[kept], -np.sign(probe.coef_[kept]) / C, rtol=1e-3)
 
 
-@pytest.mark.parametrize("penalty", ["l2", "l1"])
-def test_fitting_warns_of_nothing(penalty):
-    """The name of scikit-learn's penalty changed; neither name may warn."""
+@pytest.mark.parametrize("probe", [LinearProbe("l2"), LinearProbe("l1"), ForestProbe(n_trees=5)])
+@pytest.mark.parametrize("shots", [1, 8])
+def test_fitting_warns_of_nothing(probe, shots):
+    """The name of scikit-learn's penalty changed; and it takes one-shot labels for a regression."""
+    X, y = TRAIN
+    train, validation = few_shot_split(y, shots=shots, seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        LinearProbe(penalty).fit(*few_shots())
+        probe.fit(X[train], y[train], X[validation], y[validation])
 
 
 def test_only_a_chosen_fit_that_has_not_converged_warns():
