@@ -3,6 +3,7 @@
     python -m tutorials_lib.train_scene_clip                      # the main model
     python -m tutorials_lib.train_scene_clip scene-swap --seed 1  # another one
     python -m tutorials_lib.train_scene_clip --all --seeds 3      # all that the book speaks of
+    python -m tutorials_lib.train_scene_clip --ship               # into the library, with scores
 
 A run has two stages. The *start* sees single objects, with captions that often leave out colour or
 shape: without it the image tower finds colours at once and shapes late. The second stage mixes
@@ -34,6 +35,7 @@ from torch.nn import functional
 from tqdm.auto import tqdm
 
 from tutorials_lib import scenes
+from tutorials_lib._scene_card import ship
 from tutorials_lib._validation import resolve_device
 from tutorials_lib._word_tokenizer import WordTokenizer
 from tutorials_lib.scene_scores import scene_scores, score_examples
@@ -460,6 +462,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", nargs="?", default="scene", choices=[*RECIPES])
     parser.add_argument("--all", action="store_true", help="train every model of the family")
+    parser.add_argument(
+        "--ship", action="store_true", help="train nothing; copy seed SEED into the library"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=None, help="train seeds 0 to SEEDS - 1")
     parser.add_argument("--out", type=Path, default=Path("scene-clip"))
@@ -469,6 +474,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
+    if options.ship:
+        ship(options.out, MODELS, seed=options.seed)
+        return
     settings = Settings(samples=options.samples, start_samples=options.start_samples)
     seeds = [options.seed] if options.seeds is None else range(options.seeds)
     for name in [*RECIPES] if options.all else [options.name]:
