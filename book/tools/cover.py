@@ -1,4 +1,4 @@
-"""Render the picture of the landing page: python book/tools/cover.py writes book/assets/scenes.webp.
+"""Render the picture of the landing page, book/assets/scenes.webp: python book/tools/cover.py.
 
 The same objects five times: as a photograph, in another light, as a drawing, as a cartoon, in a
 mess. The book's tests compare the file with what this script renders.
@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-
 from tutorials_lib import scenes
 
 FILE = Path(__file__).resolve().parents[1] / "assets" / "scenes.webp"
