@@ -228,19 +228,17 @@ def _resized_middle(image: Image.Image, side: int, filter_: int) -> Image.Image:
     The same sizes and offsets as in torchvision's Resize and CenterCrop, so that the filter has
     the same centres and weights.
     """
-    width, height = image.size
-    if height > width:
-        turned = image.transpose(Image.Transpose.TRANSPOSE)
-        return _resized_middle(turned, side, filter_).transpose(Image.Transpose.TRANSPOSE)
-    enlarged = int(side * width / height)
+    tall = image.height > image.width
+    short, long = sorted(image.size)
+    enlarged = int(side * long / short)
     offset = round((enlarged - side) / 2)
-    step = width / enlarged
-    left, right = offset * step, (offset + side) * step
+    step = long / enlarged
+    begin, end = offset * step, (offset + side) * step
     margin = 3 * max(1.0, step) + 1
-    start, stop = max(0, int(left - margin)), min(width, int(right + margin) + 1)
-    return image.crop((start, 0, stop, height)).resize(
-        (side, side), filter_, box=(left - start, 0, right - start, height)
-    )
+    start, stop = max(0, int(begin - margin)), min(long, int(end + margin) + 1)
+    part = (0, start, short, stop) if tall else (start, 0, stop, short)
+    box = (0, begin - start, short, end - start) if tall else (begin - start, 0, end - start, short)
+    return image.crop(part).resize((side, side), filter_, box=box)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
