@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from tutorials_lib._arrays import as_numpy_generator
 from tutorials_lib._probing import as_labels, as_rows
 from tutorials_lib._validation import check_integer
+from tutorials_lib.ica import FastICA, PCAFastICA
 
 __all__ = ["FEATURES", "PCAFeatures", "features", "few_shot_split"]
 
@@ -163,7 +164,9 @@ class _Raw(TransformerMixin, BaseEstimator):
         return as_rows("X", X)
 
 
-def features(name: str, n_components: int | None = None, *, seed: int = 0) -> BaseEstimator:
+def features(
+    name: str, n_components: int | None = None, *, seed: int = 0, progress: bool = False
+) -> BaseEstimator:
     """Make an unfitted transformer of embeddings, by the name that comparisons give it.
 
     ===================  =====================================================================
@@ -187,6 +190,8 @@ def features(name: str, n_components: int | None = None, *, seed: int = 0) -> Ba
         Number of principal directions; needed by the names that begin with PCA.
     seed
         Where FastICA starts.
+    progress
+        Whether FastICA shows a progress bar.
 
     Returns
     -------
@@ -210,8 +215,6 @@ def features(name: str, n_components: int | None = None, *, seed: int = 0) -> Ba
         return PCAFeatures(n_components, whiten=name != "PCA")
     if name == "whitening":
         return PCAFeatures(None, whiten=True)
-    from tutorials_lib import ica
-
     if name == "FastICA":
-        return ica.FastICA(random_state=seed)
-    return ica.PCAFastICA(n_components, random_state=seed)
+        return FastICA(random_state=seed, progress=progress)
+    return PCAFastICA(n_components, random_state=seed, progress=progress)

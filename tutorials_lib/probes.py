@@ -279,7 +279,7 @@ pool, progress
         for name, test in tests.items()
     }
     seeds = range(seeds) if isinstance(seeds, int) else seeds
-    transformers = _named_transformers(features, n_components)
+    transformers = _named_transformers(features, n_components, progress)
     makers = _named_probes(probe)
     on_shots = isinstance(pool, str) and pool == "shots"
     if isinstance(pool, str):
@@ -400,12 +400,12 @@ def compare_probes(train: Any, labels: Any, **options: Any) -> ProbeComparison:
 
 
 def _named_transformers(
-    names: Sequence[str] | Mapping[str, BaseEstimator], n_components: int | None
+    names: Sequence[str] | Mapping[str, BaseEstimator], n_components: int | None, progress: bool
 ) -> dict[str, BaseEstimator]:
     if isinstance(names, Mapping):
         return dict(names)
     names = (names,) if isinstance(names, str) else names
-    return {name: features(name, n_components) for name in names}
+    return {name: features(name, n_components, progress=progress) for name in names}
 
 
 def _named_probes(probe: Any) -> dict[str, Any]:
