@@ -246,36 +246,41 @@ def embed_texts(
     """
     check_integer("batch_size", batch_size, 1)
     texts = _text_list(texts)
-    tokens = tokenize(clip.tokenizer, texts, progress)
-    rows_of: dict[bytes, list[int]] = {}
-    for row in range(len(texts)):
-        rows_of.setdefault(tokens.ids[row].tobytes(), []).append(row)
-    groups = list(rows_of.values())
-    first = torch.from_numpy(tokens.ids[[rows[0] for rows in groups]])
+    # Each caption is tokenised once, and each row of tokens encoded once, however often it occurs.
+    occurrences: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        occurrences.setdefault(text, []).append(row)
+    distinct = list(occurrences)
+    tokens = tokenize(clip.tokenizer, distinct, progress)
+    members: dict[bytes, list[int]] = {}
+    for index in range(len(distinct)):
+        members.setdefault(tokens.ids[index].tobytes(), []).append(index)
+    groups = list(members.values())
+    first = torch.from_numpy(tokens.ids[[indices[0] for indices in groups]])
     unique = torch.empty(len(groups), clip.embed_dim)
     with evaluating(clip.model), progress_bar(len(groups), "captions", progress) as bar:
         for start in range(0, len(groups), batch_size):
             ids = first[start : start + batch_size].to(clip.device)
             unique[start : start + batch_size] = encode(clip.model.encode_text, ids)
             bar.update(len(ids))
-    failed = {
-        row: NOT_FINITE
-        for index in torch.nonzero(unique.isnan().any(dim=1)).flatten().tolist()
-        for row in groups[index]
-    }
+
+    def rows_of(indices: Iterable[int]) -> list[int]:
+        return sorted(row for index in indices for row in occurrences[distinct[index]])
+
     group_of = np.empty(len(texts), dtype=np.int64)
-    for index, rows in enumerate(groups):
-        group_of[rows] = index
-    identical = tuple(
-        tuple(rows) for rows in groups if len(rows) > 1 and len({texts[row] for row in rows}) > 1
-    )
-    _warn_about_texts(texts, tokens.truncated, tokens.unknown, failed, clip)
+    for number, indices in enumerate(groups):
+        group_of[rows_of(indices)] = number
+    vectors = unique[torch.from_numpy(group_of)]
+    truncated = rows_of(tokens.truncated)
+    unknown = {row: words for index, words in tokens.unknown.items() for row in rows_of([index])}
+    failed = dict.fromkeys(torch.nonzero(vectors.isnan().any(dim=1)).flatten().tolist(), NOT_FINITE)
+    _warn_about_texts(len(texts), truncated, unknown, failed, clip)
     return Embeddings(
-        vectors=unique[torch.from_numpy(group_of)],
-        failed=dict(sorted(failed.items())),
-        truncated=tuple(tokens.truncated),
-        identical=identical,
-        unknown=tokens.unknown,
+        vectors=vectors,
+        failed=failed,
+        truncated=tuple(truncated),
+        identical=tuple(tuple(rows_of(indices)) for indices in groups if len(indices) > 1),
+        unknown=dict(sorted(unknown.items())),
     )
 
 
@@ -345,13 +350,13 @@ def _text_list(texts: Iterable[str], name: str = "texts") -> list[str]:
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(
-                f"{name} must be strings, got {text!r} ({type(text).__name__}) in {row}"
+                f"{name} must be strings, got {text!r} ({type(text).__name__}) in row {row}"
             )
     return texts
 
 
 def _warn_about_texts(
-    texts: list[str],
+    n_texts: int,
     truncated: list[int],
     unknown: dict[int, list[str]],
     failed: dict[int, str],
@@ -360,13 +365,13 @@ def _warn_about_texts(
     notes = []
     if truncated:
         notes.append(
-            f"{len(truncated)} of {len(texts)} texts are longer than the {clip.context_length} "
+            f"{len(truncated)} of {n_texts} texts are longer than the {clip.context_length} "
             f"tokens that the model reads and were cut: rows {_some(truncated)}"
         )
     if unknown:
         words = sorted({word for found in unknown.values() for word in found})
         notes.append(
-            f"{len(unknown)} of {len(texts)} texts hold words that the model does not know: "
+            f"{len(unknown)} of {n_texts} texts hold words that the model does not know: "
             f"{_some(words)}"
         )
     if failed:
