@@ -55,7 +55,7 @@ class LinearProbe(ValidatedProbe):
         that need few features.
     Cs
         Inverse strengths of the penalty to choose from; ``None`` for 11 powers of ten from 1e-4
-        to 1e6 with L2, and 7 from 1e-2 to 1e4 with L1. Equal choices go to the stronger penalty.
+        to 1e6 with L2, and 7 from 1e-2 to 1e4 with L1.
     tol
         Tolerance of the solver on the gradient (L2) or on the change of the weights (L1).
     max_iter

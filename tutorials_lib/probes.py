@@ -338,7 +338,27 @@ pool, progress
             )
 
 
-def compare_probes(train: Any, labels: Any, **options: Any) -> ProbeComparison:
+def compare_probes(
+    train: Any,
+    labels: Any,
+    *,
+    source: Labelled | tuple[Any, Any],
+    shifts: Mapping[str, Labelled | tuple[Any, Any]] | None = None,
+    shots: Sequence[int] = (2,),
+    seeds: int | Sequence[int] = 10,
+    features: Sequence[str] | Mapping[str, BaseEstimator] = (
+        "raw",
+        "whitening",
+        "FastICA",
+        "PCA-whitening",
+        "PCA+FastICA",
+    ),
+    n_components: int | None = None,
+    probe: str | ValidatedProbe | Mapping[str, ValidatedProbe] = "l2",
+    validation_shots: int | None = None,
+    pool: Any = "train",
+    progress: bool = True,
+) -> ProbeComparison:
     """Compare features by few-shot probes, over many draws of the shots.
 
     In the paper whose protocol this is (Liu et al. 2026, "Beyond DAGs: A latent partial causal
@@ -396,7 +416,21 @@ def compare_probes(train: Any, labels: Any, **options: Any) -> ProbeComparison:
     >>> [row.n_seeds for row in compared.summary()]
     [10, 10]
     """
-    return ProbeComparison(tuple(probe_records(train, labels, **options)))
+    records = probe_records(
+        train,
+        labels,
+        source=source,
+        shifts=shifts,
+        shots=shots,
+        seeds=seeds,
+        features=features,
+        n_components=n_components,
+        probe=probe,
+        validation_shots=validation_shots,
+        pool=pool,
+        progress=progress,
+    )
+    return ProbeComparison(tuple(records))
 
 
 def _named_transformers(

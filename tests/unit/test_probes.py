@@ -182,14 +182,18 @@ def test_the_choice_is_the_best_on_validation_rows(probe):
 
 def test_ties_on_validation_go_to_the_lower_log_loss():
     X, y = np.array([[-1.0], [1.0]] * 4), np.array([0, 1] * 4)
-    probe = LinearProbe(Cs=[1e-2, 1e2]).fit(X, y, X, y)
-    weak, strong = probe.candidates
-    assert weak.accuracy == strong.accuracy == 1 and weak.log_loss > strong.log_loss
+    probe = LinearProbe(Cs=[1e-2, 1e2, 1e6]).fit(X, y, X, y)
+    weak, strong, stronger = probe.candidates
+    assert weak.accuracy == strong.accuracy == stronger.accuracy == 1
+    assert weak.log_loss > strong.log_loss > stronger.log_loss > strong.log_loss - 0.01
+    # What perfect separation still gains is not worth a weaker penalty.
     assert probe.chosen == {"C": 1e2}
     # One contradicted validation row far out: certainty is punished.
     with_outlier = LinearProbe(Cs=[1e-2, 1e2]).fit(X, y, np.r_[X, [[9.0]], [[9.0]]], np.r_[y, 0, 1])
     assert with_outlier.candidates[0].accuracy == with_outlier.candidates[1].accuracy
     assert with_outlier.chosen == {"C": 1e-2}
+    # Without a log loss, the simplest wins.
+    assert ForestProbe(depths=(5, 1), n_trees=5).fit(X, y, X, y).chosen == {"depth": 1}
 
 
 # --- Linear probes
