@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .DEFAULT_GOAL := help
-.PHONY: help book test serve notebook lint clean address browser
+.PHONY: help book test bench serve notebook lint clean address browser
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +31,10 @@ test: $(READY) browser lint ## check the library, every notebook, and the built 
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book -n $(CORES) --dist loadfile
 	$(MAKE) book
 	$(BIN)/python -m pytest tests/book
+
+bench: $(READY) ## time the library against its peers: embedding, ICA
+	$(BIN)/python -m tutorials_lib.bench_embedding
+	$(BIN)/python -m tutorials_lib.bench_ica
 
 lint: $(READY) ## style of the code and of the notebooks
 	$(BIN)/ruff check .

@@ -5,7 +5,13 @@
 `generators`      invertible mixings, the latent partial causal model, mechanisms
 `contrastive`     symmetric InfoNCE, its population limit, encoders, a trainer
 `information`     PMI, mutual information, the loss in KL form, discrete joints
-`metrics`         linear R², MCC, leakage, modality gap, each with what it means
+`metrics`         linear R², MCC, DCI, MIG, SAP, leakage, modality gap, chance levels
+`ica`             FastICA for many embeddings, and evidence for what it finds
+`scenes`          scenes as latents, their images and captions, and what is true of them
+`clip`            any CLIP of open_clip, and the small ones that ship here; embeddings
+`scene_scores`    what a CLIP can do on scenes: zero-shot, SWAP, REPLACE, relations
+`probes`          few-shot splits, linear probes, Tip-Adapter, with their controls
+`datasets`        ImageNet, its shifted test sets and few-shot sets, from local folders
 `explore`         figures with sliders, with and without a kernel
 `plotting`        the book's one style of figures
 ================  ==============================================================
