@@ -419,6 +419,10 @@ def test_one_picture_in_every_form_has_one_embedding(tiny, tmp_path):
         str(tmp_path),
     ):
         torch.testing.assert_close(embed_images(tiny, form).vectors, expected, atol=1e-6, rtol=0)
+    given = channels_first[None].float() / 255
+    kept = given.clone()
+    embed_images(tiny, given)
+    assert torch.equal(given, kept)
     big = noise(40, 24, 3)
     batch = torch.from_numpy(big).permute(2, 0, 1)[None]
     expected = embed_images(tiny, [Image.fromarray(big)]).vectors
