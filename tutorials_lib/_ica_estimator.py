@@ -49,9 +49,10 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     The whitening is computed in float64 whatever the dtype of X. X is never copied: moments and
     expectations are summed over chunks that fit a processor's cache. Whitened data are kept only
-    if they take at most 256 MiB; beyond, the whitening is folded into the rotation and the extra
-    memory does not depend on the number of rows. The iteration starts from the solution for a
-    random part of the rows, and ends at a fixed point for all of them.
+    if they take at most 256 MiB; beyond, the whitening is folded into the rotation. The iteration
+    starts from the solution for a random part of the rows (at most 512 MiB, held twice for a
+    moment), and ends at a fixed point for all of them. So the memory beyond X stays below about
+    1.5 GB however many rows there are.
 
     Parameters
     ----------
@@ -208,7 +209,8 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         values = self._check_data(X, reset=False)
-        return self._map(values, self.mean_, self.components_.T, 0.0)
+        result = self._map(values, self.mean_, self.components_.T, 0.0)
+        return _like(X, result)
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the data that have given sources, ``S @ mixing_.T + mean_``.
@@ -229,7 +231,7 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if values.ndim != 2 or values.shape[1] != k:
             raise ValueError(f"sources must have shape (n, {k}), got {tuple(values.shape)}")
         check_finite("sources", values)
-        return self._map(_as_floats(values), np.zeros(k), self.mixing_.T, self.mean_)
+        return _like(X, self._map(_as_floats(values), np.zeros(k), self.mixing_.T, self.mean_))
 
     @property
     def _n_features_out(self) -> int:
@@ -318,9 +320,9 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _rows(self, values: np.ndarray | torch.Tensor) -> Rows:
+    def _rows(self, values: np.ndarray | torch.Tensor, *, of_fit: bool = True) -> Rows:
         home = values.device if isinstance(values, torch.Tensor) else torch.device("cpu")
-        device = home if self.device is None else resolve_device(self.device)
+        device = resolve_device(self.device) if of_fit and self.device is not None else home
         if isinstance(values, torch.Tensor) and device.type == "cpu":
             values = values.cpu().numpy()
         return Rows(values, device, self.batch_size)
@@ -377,21 +379,21 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         shift: np.ndarray,
         matrix: np.ndarray,
         offset: np.ndarray | float,
-    ) -> Any:
-        as_tensor = isinstance(values, torch.Tensor)
-        device = values.device if as_tensor else torch.device("cpu")
-        if as_tensor and device.type == "cpu":
-            values = values.numpy()
-        rows = Rows(values, device, self.batch_size)
-        precise = high_precision(device)
+    ) -> torch.Tensor:
+        rows = self._rows(values, of_fit=False)
+        precise = high_precision(rows.device)
         matrix_ = torch.from_numpy(np.ascontiguousarray(matrix)).to(precise)
         offset_ = torch.as_tensor(offset, dtype=torch.float64).to(precise)
-        kind = getattr(torch, str(values.dtype).removeprefix("torch."))
-        result = torch.empty(len(values), matrix.shape[1], dtype=kind, device=device)
+        kind = str(values.dtype).removeprefix("torch.")
+        if isinstance(rows.values, np.ndarray):
+            result = torch.from_numpy(np.empty((len(rows), matrix.shape[1]), dtype=kind))
+        else:
+            result = torch.empty(
+                len(rows), matrix.shape[1], dtype=rows.values.dtype, device=rows.device
+            )
         for index in rows.slices(max(matrix.shape), torch.float64):
-            chunk = rows.take(index, shift, torch.float64) @ matrix_
-            result[index] = (chunk + offset_).to(kind).to(device)
-        return result if as_tensor else result.numpy()
+            result[index] = rows.take(index, shift, torch.float64) @ matrix_ + offset_
+        return result
 
 
 class _Progress:
@@ -417,6 +419,10 @@ class _Progress:
         if change is not None:
             self._passes += 1
             self.describe(f"pass {self._passes}, change {change:.0e}")
+
+
+def _like(given: Any, result: torch.Tensor) -> Any:
+    return result if isinstance(given, torch.Tensor) else result.numpy()
 
 
 def _as_floats(values: Any) -> Any:

@@ -205,6 +205,11 @@ def stability(
     ) as bar:
         whole = fit(X, n_components)
         k = len(whole.components_)
+        if n // 2 <= k:
+            raise ValueError(
+                f"halves of {n} rows vary in at most {n // 2 - 1} dimensions, which is fewer than "
+                f"n_components={k}; ask for fewer or bring more rows"
+            )
         bar.update()
         correlations, entropies, n_converged = np.zeros((seeds, k)), np.zeros((seeds, k)), 0
         full = whiten(whole._rows(whole._check_data(X, reset=False)), torch.float64)
@@ -244,10 +249,10 @@ def stability(
     )
 
 
-def rotation_chance_level(k: int, rng: np.random.RandomState, repeats: int = 20) -> float:
+def rotation_chance_level(k: int, rng: np.random.RandomState) -> float:
     """Return the mean matched absolute entry of random rotations of k dimensions."""
     levels = []
-    for _ in range(max(repeats, 2000 // k**2)):
+    for _ in range(min(500, max(10, 20_000 // k**2))):  # the level is known to about 0.01
         rotation = np.abs(np.linalg.qr(rng.normal(size=(k, k)))[0])
         levels.append(rotation[linear_sum_assignment(rotation, maximize=True)].mean())
     return float(np.mean(levels))

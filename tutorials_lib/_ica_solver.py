@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from tutorials_lib._ica_whitening import (
-    WHITENED_BYTES,
     Report,
     Rows,
     Whitened,
@@ -20,7 +19,8 @@ from tutorials_lib._ica_whitening import (
 
 # A warm start is computed on a fraction of the rows, but on no fewer than k²/2 for k components:
 # from a random start with fewer, the fixed point wanders so long that nothing is gained.
-COARSER, FEWEST_ROWS = 4, 2000
+# The part chosen takes at most this many bytes (twice that while it is whitened).
+COARSER, FEWEST_ROWS, PART_BYTES = 4, 2000, 2**29
 
 
 def _tanh_(y: torch.Tensor) -> torch.Tensor:
@@ -231,8 +231,7 @@ def _warm_start(
     n, k = len(data.rows), data.n_components
     fewest = max(FEWEST_ROWS, k**2 // 2)
     stride = next((s for s in (COARSER, 2) if n // s >= fewest), 1)
-    # Two copies exist while the rows are whitened, so a quarter of what may be kept.
-    while (n // stride) * k * 4 > WHITENED_BYTES // 4:
+    while (n // stride) * k * 4 > PART_BYTES:
         stride *= 2
     too_few = n < FEWEST_ROWS or n // stride < min(fewest, n)
     if too_few or (stride == 1 and data.dtype == torch.float32):

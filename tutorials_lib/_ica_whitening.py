@@ -215,11 +215,14 @@ def apply_whitening(
     k = len(whitening.matrix)
     if len(rows) * k * dtype.itemsize > WHITENED_BYTES:
         return Whitened(rows, whitening.mean, whitening.matrix, k, dtype)
-    on_cpu = rows.device.type == "cpu"
     matrix = torch.from_numpy(whitening.matrix.T.copy()).to(high_precision(rows.device))
-    z = torch.empty(len(rows), k, dtype=dtype, device=rows.device)
+    if rows.device.type == "cpu":
+        values = np.empty((len(rows), k), dtype=str(dtype).removeprefix("torch."))
+        z = torch.from_numpy(values)
+    else:
+        values = z = torch.empty(len(rows), k, dtype=dtype, device=rows.device)
     for index in rows.slices(rows.width, torch.float64):
-        z[index] = (rows.take(index, whitening.mean, torch.float64) @ matrix).to(dtype).to(z.device)
+        z[index] = rows.take(index, whitening.mean, torch.float64) @ matrix
         report(len(z[index]))
-    kept = dataclasses.replace(rows, values=z.numpy() if on_cpu else z)
+    kept = dataclasses.replace(rows, values=values)
     return Whitened(kept, np.zeros(k), None, k, dtype)
