@@ -135,7 +135,8 @@ def compare(n: int, k: int, dtype: type, rounds: int) -> None:
             match = worst_match(found["ours"][0], components, covariance)
             print(
                 f"{n:>9,} x {k:<4}{np.dtype(dtype).name:<8} round {round_}  {name:<13}"
-                f"{seconds[name][-1]:8.2f} s (processor {processor[name][-1]:.2f} s)  {n_iter:>3} passes  "
+                f"{seconds[name][-1]:8.2f} s (processor {processor[name][-1]:.2f} s)  "
+                f"{n_iter:>3} passes  "
                 f"worst |corr| with ours {match:.5f}",
                 flush=True,
             )
