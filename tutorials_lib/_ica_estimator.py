@@ -392,7 +392,8 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 len(rows), matrix.shape[1], dtype=rows.values.dtype, device=rows.device
             )
         for index in rows.slices(max(matrix.shape), torch.float64):
-            result[index] = rows.take(index, shift, torch.float64) @ matrix_ + offset_
+            chunk = rows.take(index, shift, torch.float64) @ matrix_ + offset_
+            result[index] = chunk.to(result.dtype).to(result.device)
         return result
 
 

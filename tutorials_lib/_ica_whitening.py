@@ -222,7 +222,8 @@ def apply_whitening(
     else:
         values = z = torch.empty(len(rows), k, dtype=dtype, device=rows.device)
     for index in rows.slices(rows.width, torch.float64):
-        z[index] = rows.take(index, whitening.mean, torch.float64) @ matrix
+        chunk = rows.take(index, whitening.mean, torch.float64) @ matrix
+        z[index] = chunk.to(dtype).to(z.device)
         report(len(z[index]))
     kept = dataclasses.replace(rows, values=values)
     return Whitened(kept, np.zeros(k), None, k, dtype)
