@@ -60,6 +60,8 @@ class Recipe:
     negatives
         ``None``, or ``"swap"``: each caption of two differently coloured objects also comes with
         its colours exchanged, as one more caption for every image of the batch to reject.
+    own_weight
+        Weight of the choice between a caption and its own negative; see `contrastive_step_loss`.
     exclude
         Combinations of colour and shape that no scene holds.
     nameless
@@ -68,6 +70,7 @@ class Recipe:
 
     support: str = "full"
     negatives: str | None = None
+    own_weight: float = 2.0
     exclude: tuple[tuple[str, str], ...] = ()
     nameless: float = 0.1
 
@@ -112,18 +115,34 @@ class Settings:
 
 
 def contrastive_step_loss(
-    f_x: torch.Tensor, f_t: torch.Tensor, f_negative: torch.Tensor | None, scale: torch.Tensor
+    f_x: torch.Tensor,
+    f_t: torch.Tensor,
+    scale: torch.Tensor,
+    *,
+    f_negative: torch.Tensor | None = None,
+    owners: torch.Tensor | None = None,
+    own_weight: float = 0.0,
 ) -> torch.Tensor:
-    """InfoNCE of a batch, sum of both directions, hard negatives in every image's denominator.
+    """InfoNCE of a batch, sum of both directions, with hard negatives on the images' side.
+
+    Hard negatives stand in the denominator of every image. Besides, each image that owns one
+    chooses between its caption and that negative alone: the mean of these log-losses over the
+    negatives is added ``own_weight`` times. In the denominators alone a negative is one caption
+    among a hundred, and the towers, each of which gains nothing by binding before the other does,
+    do not begin to bind within the samples of these runs.
 
     Parameters
     ----------
     f_x, f_t
         Unit embeddings of B images and their captions, shape (B, d).
-    f_negative
-        Embeddings of further captions that belong to no image, shape (H, d); ``None`` for none.
     scale
         1/τ.
+    f_negative
+        Embeddings of further captions that belong to no image, shape (H, d); ``None`` for none.
+    owners
+        Row of the image that each negative was made for, shape (H,).
+    own_weight
+        Weight of the choices between two.
 
     Returns
     -------
@@ -132,9 +151,12 @@ def contrastive_step_loss(
     """
     targets = torch.arange(len(f_x), device=f_x.device)
     captions = f_t if f_negative is None else torch.cat([f_t, f_negative])
-    to_text = functional.cross_entropy(scale * f_x @ captions.T, targets)
-    to_image = functional.cross_entropy(scale * f_t @ f_x.T, targets)
-    return to_text + to_image
+    loss = functional.cross_entropy(scale * f_x @ captions.T, targets)
+    loss = loss + functional.cross_entropy(scale * f_t @ f_x.T, targets)
+    if f_negative is not None and own_weight:
+        margin = scale * (f_x[owners] * (f_t[owners] - f_negative)).sum(1)
+        loss = loss + own_weight * functional.softplus(-margin).mean()
+    return loss
 
 
 def train_scene_clip(
@@ -329,21 +351,26 @@ class _Run:
             disable=not self.progress,
         )
         for step in bar:
-            images, captions, negatives = [], [], []
+            images, captions, negatives, owners = [], [], [], []
             for place, ((pool, pictures), part) in enumerate(zip(pools, parts, strict=True)):
                 if len(orders[place]) < part:
                     orders[place] = torch.randperm(len(pool), generator=generator)
                 rows_now, orders[place] = orders[place][:part], orders[place][part:]
                 images.append(pictures[rows_now])
                 told, hard = self._captions(pool[rows_now], generator, first=first)
+                owners += [len(captions) + row for row in hard]
                 captions += told
-                negatives += hard
+                negatives += hard.values()
             f_x = model.encode_image(_pixels(torch.cat(images), self.device), normalize=True)
             tokens = self.tokenizer(captions + negatives).to(self.device)
             f_t = model.encode_text(tokens, normalize=True)
-            f_negative = f_t[len(captions) :] if negatives else None
             loss = contrastive_step_loss(
-                f_x, f_t[: len(captions)], f_negative, model.logit_scale.exp()
+                f_x,
+                f_t[: len(captions)],
+                model.logit_scale.exp(),
+                f_negative=f_t[len(captions) :] if negatives else None,
+                owners=torch.tensor(owners, device=self.device),
+                own_weight=self.recipe.own_weight,
             )
             recent.append(loss.item())
             if not math.isfinite(recent[-1]):
@@ -380,15 +407,15 @@ class _Run:
 
     def _captions(
         self, batch: scenes.Scenes, generator: torch.Generator, *, first: bool
-    ) -> tuple[list[str], list[str]]:
-        """Captions of scenes, and the hard negatives that the recipe adds."""
+    ) -> tuple[list[str], dict[int, str]]:
+        """Captions of scenes, and by row the hard negatives that the recipe adds."""
         mentions = _START_MENTIONS if first else _MENTIONS
         claims = scenes.claims_of(batch, seed=generator, **mentions)
         wordings = scenes.sample_wordings(len(claims), seed=generator)
         captions = [scenes.write_caption(c, w) for c, w in zip(claims, wordings, strict=True)]
         if first or self.recipe.negatives is None:
-            return captions, []
-        negatives = []
+            return captions, {}
+        negatives = {}
         for row, (claim, wording) in enumerate(zip(claims, wordings, strict=True)):
             swapped = scenes.swap(claim, "colour")
             if swapped is None:
@@ -399,7 +426,7 @@ class _Run:
             if None in shapes or len(shapes) == 1:
                 if bool(scenes.describes(swapped, batch[row])):
                     continue
-            negatives.append(scenes.write_caption(swapped, wording))
+            negatives[row] = scenes.write_caption(swapped, wording)
         return captions, negatives
 
     def _entry(

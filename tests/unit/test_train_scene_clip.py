@@ -43,7 +43,7 @@ def weights(path):
 
 def test_without_negatives_the_step_loss_is_the_books_info_nce():
     f_x, f_t = unit(7, 5, 0), unit(7, 5, 1)
-    loss = train_scene_clip.contrastive_step_loss(f_x, f_t, None, torch.tensor(11.0))
+    loss = train_scene_clip.contrastive_step_loss(f_x, f_t, torch.tensor(11.0))
     assert float(loss) == pytest.approx(
         float(contrastive.info_nce(f_x, f_t, temperature=1 / 11)), rel=1e-12
     )
@@ -59,8 +59,21 @@ def test_negatives_stand_in_the_denominator_of_every_image_and_of_no_caption():
         right = scale * float(f_x[i] @ f_t[i])
         expected += math.log(sum(math.exp(scale * float(s)) for s in texts)) - right
         expected += math.log(sum(math.exp(scale * float(s)) for s in images)) - right
-    loss = train_scene_clip.contrastive_step_loss(f_x, f_t, hard, torch.tensor(scale))
-    assert float(loss) == pytest.approx(expected / 4, rel=1e-12)
+    owners = [3, 0, 3]
+    own = [
+        math.log1p(math.exp(-scale * float(f_x[i] @ f_t[i] - f_x[i] @ hard[k])))
+        for k, i in enumerate(owners)
+    ]
+    for weight in (0.0, 2.0):
+        loss = train_scene_clip.contrastive_step_loss(
+            f_x,
+            f_t,
+            torch.tensor(scale),
+            f_negative=hard,
+            owners=torch.tensor(owners),
+            own_weight=weight,
+        )
+        assert float(loss) == pytest.approx(expected / 4 + weight * sum(own) / 3, rel=1e-12)
 
 
 def test_a_run_leaves_weights_log_and_curves(tmp_path):
@@ -141,8 +154,8 @@ def test_hard_negatives_are_false_of_their_scene_and_say_the_same_words(tmp_path
         generator = torch.Generator().manual_seed(row)
         told, hard = data._captions(batch[row], generator, first=False)
         captions += told
-        negatives += hard
-        for negative in hard:
+        negatives += hard.values()
+        for negative in hard.values():
             assert sorted(negative.split()) == sorted(told[0].split())
             assert not bool(scenes.describes(negative, batch[row]))
         assert bool(scenes.describes(told[0], batch[row]))
