@@ -23,15 +23,6 @@ from tutorials_lib._ica_whitening import (
 COARSER, FEWEST_ROWS, PART_BYTES = 4, 2000, 2**29
 
 
-def _tanh_(y: torch.Tensor) -> torch.Tensor:
-    if y.device.type != "cpu":
-        return y.tanh_()
-    # NumPy's vectorised tanh is several times as fast as the one of torch on a CPU.
-    values = y.numpy()
-    np.tanh(values, out=values)
-    return y
-
-
 def nonlinearity(fun: str, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return g(y) and the sum of g′(y) over the rows; ``y`` is overwritten.
 
@@ -39,8 +30,12 @@ def nonlinearity(fun: str, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     ``"cube"``: G = y⁴/4, g = y³.
     """
     if fun == "logcosh":
-        g = _tanh_(y)
-        return g, len(g) - (g * g).sum(dim=0)
+        if y.device.type != "cpu":
+            return y.tanh_(), len(y) - (y * y).sum(dim=0)
+        # NumPy's vectorised tanh is several times as fast as the one of torch on a CPU.
+        g = y.numpy()
+        np.tanh(g, out=g)
+        return y, len(g) - torch.from_numpy(np.einsum("ij,ij->j", g, g))
     if fun == "exp":
         square = y * y
         bell = torch.exp(-square / 2)
@@ -96,11 +91,13 @@ def expectations(
 
 def decorrelate(w: np.ndarray) -> np.ndarray:
     """Return the orthogonal matrix nearest to ``w``: (w wᵀ)^{-1/2} w."""
-    values, vectors = np.linalg.eigh(w @ w.T)
+    # By torch, as the passes are: the threads of NumPy's library would compete with torch's.
+    rows = torch.from_numpy(np.ascontiguousarray(w))
+    values, vectors = torch.linalg.eigh(rows @ rows.T)
     if values[0] > 1e-10 * values[-1]:
-        return (vectors / np.sqrt(values)) @ vectors.T @ w
-    left, _, right = np.linalg.svd(w, full_matrices=False)
-    return left @ right
+        return ((vectors / values.sqrt()) @ (vectors.T @ rows)).numpy()
+    left, _, right = torch.linalg.svd(rows, full_matrices=False)
+    return (left @ right).numpy()
 
 
 @dataclass(frozen=True, eq=False)
