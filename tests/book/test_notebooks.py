@@ -103,3 +103,13 @@ def test_case_30_files_are_utf8_with_unix_line_ends():
             content = path.read_bytes()
             content.decode("utf-8")
             assert b"\r\n" not in content, path
+
+
+def test_labels_are_unique_in_the_whole_book():
+    """Two equal labels are a warning of a cold build only; a warm one does not see them."""
+    owners = {}
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            for label in re.findall(r"^:label: (\S+)", source(cell), flags=re.MULTILINE):
+                owners.setdefault(label, []).append(path.stem)
+    assert {label: paths for label, paths in owners.items() if len(paths) > 1} == {}
