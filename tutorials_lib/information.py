@@ -11,24 +11,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, rel_entr
+from scipy.special import logsumexp
 
 from tutorials_lib._arrays import as_float64, as_numpy_generator
+from tutorials_lib._forgetting_price import (
+    BatchPrice,
+    ForgettingPrice,
+    batch_price,
+    price_of_forgetting,
+)
+from tutorials_lib._joint_laws import check_joint, check_law, relative_entropy
 from tutorials_lib._validation import check_integer, check_positive
 
 __all__ = [
+    "BatchPrice",
+    "ForgettingPrice",
     "LossDecomposition",
+    "batch_price",
     "check_joint",
     "entropy",
     "kl_divergence",
     "loss_decomposition",
     "mutual_information",
     "pmi",
+    "price_of_forgetting",
     "random_joint",
     "softmax_posteriors",
 ]
-
-SUM_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -58,30 +67,6 @@ class LossDecomposition:
             f"loss {self.loss:.4f} = KL text {self.kl_text:.4f} + KL image {self.kl_image:.4f} "
             f"− 2 × mutual information {self.mutual_information:.4f} (nats)"
         )
-
-
-def check_joint(joint: Any) -> np.ndarray:
-    """Check that an array is a joint law and return it in float64.
-
-    Parameters
-    ----------
-    joint
-        Array or tensor of shape (a, b), non-negative, with sum 1 to within 1e-8.
-
-    Returns
-    -------
-    numpy.ndarray
-        A copy of shape (a, b), divided by its sum so that it sums to 1 to rounding.
-
-    Raises
-    ------
-    TypeError
-        If the entries are not real numbers.
-    ValueError
-        If the array does not have two axes, is empty, or holds NaN, infinite or negative entries,
-        or if its sum is not 1; the message says what the sum is.
-    """
-    return _check_law("joint", joint, ndim=2)
 
 
 def pmi(joint: Any) -> np.ndarray:
@@ -153,7 +138,7 @@ def entropy(p: Any) -> float:
     TypeError, ValueError
         If ``p`` is not a law.
     """
-    p = _check_law("p", p)
+    p = check_law("p", p)
     return float(-np.sum(p * np.log(p, where=p > 0, out=np.zeros_like(p))))
 
 
@@ -175,10 +160,10 @@ def kl_divergence(p: Any, q: Any) -> float:
     TypeError, ValueError
         If either is not a law, or if the shapes differ.
     """
-    p, q = _check_law("p", p), _check_law("q", q)
+    p, q = check_law("p", p), check_law("q", q)
     if p.shape != q.shape:
         raise ValueError(f"p and q must have the same shape, got {p.shape} and {q.shape}")
-    return _relative_entropy(p, q)
+    return relative_entropy(p, q)
 
 
 def softmax_posteriors(joint: Any, scores: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -303,29 +288,6 @@ def random_joint(
     return draw.reshape(rows, columns)
 
 
-def _check_law(name: str, array: Any, ndim: int | None = None) -> np.ndarray:
-    values = as_float64(name, array)
-    if ndim is not None and values.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {ndim} axes (one for x, one for t), got shape {values.shape}"
-        )
-    if values.size == 0:
-        raise ValueError(f"{name} must have at least one entry, got shape {values.shape}")
-    negative = int((values < 0).sum())
-    if negative:
-        raise ValueError(
-            f"{name} must be non-negative, got {negative} negative entries "
-            f"(smallest {values.min():.3g})"
-        )
-    total = float(values.sum())
-    if not abs(total - 1.0) <= SUM_TOLERANCE:
-        raise ValueError(
-            f"{name} must sum to 1 to within {SUM_TOLERANCE:g}, got the sum {total:.10g}; "
-            "divide by the sum, in float64"
-        )
-    return values / total
-
-
 def _joint_and_scores(joint: Any, scores: Any) -> tuple[np.ndarray, np.ndarray]:
     p = check_joint(joint)
     s = as_float64("scores", scores, finite=False)
@@ -354,8 +316,3 @@ def _log_posteriors(p: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarra
             )
         results.append(logits - logsumexp(logits, axis=axis, keepdims=True))
     return results[0], results[1]
-
-
-def _relative_entropy(p: np.ndarray, q: np.ndarray) -> float:
-    # Rounding leaves about −1e-16 where the divergence is 0.
-    return max(0.0, float(rel_entr(p, q).sum()))
