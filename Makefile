@@ -32,7 +32,8 @@ test: $(READY) browser lint ## check the library, every notebook, and the built 
 	$(MAKE) book
 	$(BIN)/python -m pytest tests/book
 
-bench: $(READY) ## time the library against its peers: embedding, ICA
+bench: $(READY) ## time the library: rendering, and embedding and ICA against their peers
+	$(BIN)/python -m tutorials_lib.bench_scenes
 	$(BIN)/python -m tutorials_lib.bench_embedding
 	$(BIN)/python -m tutorials_lib.bench_ica
 

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tutorials_lib import scenes
+from tutorials_lib import bench_scenes, scenes
 
 
 def balanced_pairs():
@@ -233,3 +233,14 @@ def test_scenes_that_make_no_sense_are_refused(change, message):
 def test_a_combination_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match="crimson"):
         scenes.combinations(exclude=[("crimson", "cube")])
+
+
+def test_the_benchmark_prints_a_row_for_each_domain_and_each_way_of_captions(capsys):
+    """How fast they are is for it to say."""
+    bench_scenes.main(["--scenes", "16", "--rounds", "1"])
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert len(rows) == len(scenes.DOMAINS) + 3
+    for row in rows:
+        per_second, per_processor_second = (float(x.replace(",", "")) for x in row.split()[-2:])
+        assert per_second > 0
+        assert per_processor_second > 0
