@@ -5,6 +5,22 @@ Works on the captions of `tutorials_lib.scenes`, whose meaning is known.
 
 from __future__ import annotations
 
-from tutorials_lib._caption_edits import OPERATORS, Edit, NoEdit
+from tutorials_lib._caption_edits import (
+    OPERATORS,
+    Edit,
+    NoEdit,
+    add_concept,
+    edits,
+    replace_concepts,
+    swap_concepts,
+)
 
-__all__ = ["OPERATORS", "Edit", "NoEdit"]
+__all__ = [
+    "OPERATORS",
+    "Edit",
+    "NoEdit",
+    "add_concept",
+    "edits",
+    "replace_concepts",
+    "swap_concepts",
+]
