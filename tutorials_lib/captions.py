@@ -14,13 +14,25 @@ from tutorials_lib._caption_edits import (
     replace_concepts,
     swap_concepts,
 )
+from tutorials_lib._caption_negatives import (
+    describes_each,
+    hard_negatives,
+    name_operator,
+    orbit,
+    sample_negatives,
+)
 
 __all__ = [
     "OPERATORS",
     "Edit",
     "NoEdit",
     "add_concept",
+    "describes_each",
     "edits",
+    "hard_negatives",
+    "name_operator",
+    "orbit",
     "replace_concepts",
+    "sample_negatives",
     "swap_concepts",
 ]
