@@ -21,17 +21,31 @@ from tutorials_lib._caption_negatives import (
     orbit,
     sample_negatives,
 )
+from tutorials_lib._forgetting import (
+    PseudoOptimal,
+    bag_of_words,
+    drop_adjectives,
+    drop_order_within_type,
+    merge_synonyms,
+    pseudo_optimal,
+)
 
 __all__ = [
     "OPERATORS",
     "Edit",
     "NoEdit",
+    "PseudoOptimal",
     "add_concept",
+    "bag_of_words",
     "describes_each",
+    "drop_adjectives",
+    "drop_order_within_type",
     "edits",
     "hard_negatives",
+    "merge_synonyms",
     "name_operator",
     "orbit",
+    "pseudo_optimal",
     "replace_concepts",
     "sample_negatives",
     "swap_concepts",
