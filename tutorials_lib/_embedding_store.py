@@ -17,6 +17,7 @@ checksum counts as absent. Files that a reader may have mapped are never renamed
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -40,6 +41,8 @@ _RECORD = np.dtype([("key", f"V{_KEY_BYTES}"), ("vector_crc", "<u4"), ("record_c
 # A file changed again within the resolution of its time stamp looks unchanged, so stamps
 # younger than this many nanoseconds are not relied on (FAT counts in two seconds).
 _STAMP_MARGIN = 3_000_000_000
+# What systems say of a lock that another process holds.
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
 class StoreError(RuntimeError):
@@ -50,7 +53,7 @@ class EmbeddingStore:
     """Embeddings of image files in a folder, for one model.
 
     Reading needs no lock, and the vectors are mapped, not loaded. Writing happens inside
-    `writing`; on network file systems without locks only one process may write.
+    `writing`, by one process at a time; file systems without locks are refused.
 
     Parameters
     ----------
@@ -74,13 +77,17 @@ class EmbeddingStore:
             raise StoreError(f"{str(self.folder)!r} is a file, not the folder of a store")
         self._writing = False
         self._model: dict[str, Any] | None = None
+        self._forget()
+        self._refresh()
+
+    def _forget(self) -> None:
+        self._identity: tuple[int, int] | None = None
         self._rows: dict[bytes, int] = {}
         self._crc: dict[int, int] = {}
         self._n_records = 0
         self._vectors: np.ndarray | None = None
         self._files: dict[str, tuple[int, int, bytes]] = {}
         self._files_read = 0
-        self._refresh()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -97,10 +104,13 @@ class EmbeddingStore:
     def known_key(self, path: str | Path) -> bytes | None:
         """Return the key of a file that has not changed since it was read, without reading it.
 
+        A file counts as unchanged if its size and the time of its last change are those noted;
+        ``None`` for all others.
+
         Raises
         ------
         OSError
-            If there is no such file.
+            If a file that is noted is not there any more.
         """
         known = self._files.get(os.path.abspath(path))
         if known is None:
@@ -114,7 +124,7 @@ class EmbeddingStore:
         Raises
         ------
         StoreError
-            If the row does not agree with its checksum.
+            If the row does not agree with its checksum, or somebody has shortened the file.
         """
         row = self._rows.get(key)
         if row is None:
@@ -173,10 +183,9 @@ class EmbeddingStore:
         Raises
         ------
         StoreError
-            If another process, or another store object, is writing, or if the store belongs to
-            another model.
+            If another process, or another store object, is writing, if the folder cannot be
+            written to or locked, or if the store belongs to another model.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / "lock"):
             self._refresh()
             self.check_model(name, fingerprint, dim)
@@ -190,6 +199,7 @@ class EmbeddingStore:
                 open(self.folder / "index", "ab") as self._index_file,
                 open(self.folder / "files", "ab") as self._path_file,
             ):
+                self._identity = _identity(self.folder / "index")
                 self._vector_file.seek(self._n_records * 4 * dim)
                 self._writing = True
                 try:
@@ -249,7 +259,13 @@ class EmbeddingStore:
 
     def _refresh(self) -> None:
         """Read what has been written since this object last looked."""
+        before = self._model
         self._read_model()
+        identity = _identity(self.folder / "index")
+        if self._model != before or identity != self._identity:
+            # Somebody has deleted the store, and perhaps made another one in its place.
+            self._forget()
+            self._identity = identity
         if self._model is None:
             return
         row_bytes = 4 * self._model["dim"]
@@ -275,11 +291,13 @@ class EmbeddingStore:
                     f"{str(self.folder)!r} holds an index but no model.json, so it is not known "
                     "which model its vectors are from; take another folder or delete this one"
                 )
+            self._model = None
             return
         try:
             model = json.loads(path.read_text(encoding="utf-8"))
             known = model["format"] == FORMAT and isinstance(model["name"], str)
-            known = known and isinstance(model["fingerprint"], str) and model["dim"] >= 1
+            known = known and isinstance(model["fingerprint"], str)
+            known = known and type(model["dim"]) is int and model["dim"] >= 1
         except (ValueError, KeyError, TypeError) as error:
             message = f"{str(path)!r} cannot be read as the description of a store"
             raise StoreError(message) from error
@@ -333,12 +351,18 @@ class EmbeddingStore:
 
     def _mapped(self) -> np.ndarray:
         if self._vectors is None or len(self._vectors) < self._n_records:
-            self._vectors = np.memmap(
-                self.folder / "vectors",
-                dtype="<f4",
-                mode="r",
-                shape=(self._n_records, self._model["dim"]),
-            )
+            try:
+                self._vectors = np.memmap(
+                    self.folder / "vectors",
+                    dtype="<f4",
+                    mode="r",
+                    shape=(self._n_records, self._model["dim"]),
+                )
+            except (OSError, ValueError) as error:
+                raise StoreError(
+                    f"the vectors of the store {str(self.folder)!r} are not there any more "
+                    f"({error}); embed_images computes them anew"
+                ) from error
         return self._vectors
 
 
@@ -348,6 +372,14 @@ def _record_crc(key: bytes, vector_crc: int) -> int:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a file from another one that has taken its place."""
+    if not path.exists():
+        return None
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -363,10 +395,23 @@ def _write_whole(path: Path, text: str) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock that the operating system gives back when the process ends, however it ends."""
-    with open(path, "a+b") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+b")
+    except OSError as error:
+        raise StoreError(
+            f"the store {str(path.parent)!r} cannot be written to: {error}; take a folder that "
+            "you may write to, or embed without a store"
+        ) from error
+    with file:
         try:
             _take_lock(file.fileno())
         except OSError as error:
+            if error.errno not in _HELD:
+                raise StoreError(
+                    f"the store {str(path.parent)!r} cannot be locked: {error}; take a folder on "
+                    "a file system with locks, such as a local disk"
+                ) from error
             raise StoreError(
                 f"another process is writing to the store {str(path.parent)!r}; wait until it has "
                 "finished, or give each process a store of its own"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tutorials_lib import _embedding_store
 from tutorials_lib._embedding_store import EmbeddingStore, StoreError
 
 MODEL = {"name": "tiny", "fingerprint": "f" * 64, "dim": 3}
@@ -179,6 +182,7 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path):
 
 WRITER = """
 import sys, numpy as np
+from tutorials_lib import _embedding_store
 from tutorials_lib._embedding_store import EmbeddingStore
 store = EmbeddingStore(sys.argv[1])
 with store.writing("tiny", "f" * 64, 3):
@@ -268,3 +272,68 @@ def test_damaged_lines_about_files_are_left_out(tmp_path):
     with again.writing(**MODEL):
         again.remember(paths[2], paths[2].stat(), KEYS[2])
     assert EmbeddingStore(folder).known_key(paths[2]) == KEYS[2]
+
+
+# --- Stores that somebody changes under an open object
+
+
+def test_a_store_deleted_under_an_open_object_can_be_filled_anew(tmp_path):
+    """The description is written again, so that the next process can read the store."""
+    folder = tmp_path / "store"
+    store = fill(folder)
+    shutil.rmtree(folder)
+    with store.writing(**MODEL):
+        assert len(store) == 0
+        store.append(KEYS[:2], VECTORS[:2])
+    for reader in (store, EmbeddingStore(folder)):
+        assert len(reader) == 2
+        np.testing.assert_array_equal(reader.get(KEYS[1]), VECTORS[1])
+    shutil.rmtree(folder)
+    with store.writing(**{**MODEL, "fingerprint": "e" * 64, "dim": 2}):
+        store.append(KEYS[:1], VECTORS[:1, :2])
+    assert EmbeddingStore(folder).get(KEYS[0]).shape == (2,)
+
+
+def test_a_store_replaced_by_a_longer_one_is_read_from_the_start(tmp_path):
+    folder = tmp_path / "store"
+    early = fill(folder, batches=[(0, 3)])
+    assert early.get(KEYS[0]) is not None
+    folder.rename(tmp_path / "old")
+    with EmbeddingStore(folder).writing(**MODEL) as other:
+        other.append(KEYS[::-1], VECTORS[::-1] + 100)
+    with early.writing(**MODEL):
+        for key, vector in zip(KEYS, VECTORS, strict=True):
+            np.testing.assert_array_equal(early.get(key), vector + 100)
+
+
+def test_vectors_that_are_gone_are_damaged_rows_and_no_crash(tmp_path):
+    fill(tmp_path)
+    store = EmbeddingStore(tmp_path)
+    os.truncate(tmp_path / "vectors", 20)
+    with pytest.raises(StoreError, match="not there any more"):
+        store.get(KEYS[5])
+    assert store.verify() == list(range(7))
+
+
+@pytest.mark.parametrize("dim", ["2.5", "true", '"3"', "0"])
+def test_a_length_of_vectors_is_a_whole_number(tmp_path, dim):
+    text = '{"format": 1, "name": "x", "fingerprint": "f", "dim": %s}'
+    (tmp_path / "model.json").write_text(text % dim, encoding="utf-8")
+    with pytest.raises(StoreError, match=r"model\.json"):
+        EmbeddingStore(tmp_path)
+
+
+def test_folders_that_cannot_be_written_to_or_locked_say_so(tmp_path, monkeypatch):
+    """Not every error of a lock means that another process holds it."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(StoreError, match="cannot be written to"):
+        with EmbeddingStore(tmp_path / "file" / "store").writing(**MODEL):
+            pass
+
+    def no_locks(descriptor):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(_embedding_store, "_take_lock", no_locks)
+    with pytest.raises(StoreError, match=r"cannot be locked.*No locks available"):
+        with EmbeddingStore(tmp_path / "store").writing(**MODEL):
+            pass
