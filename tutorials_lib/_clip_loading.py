@@ -21,14 +21,20 @@ from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
 from safetensors.torch import save_file
 from torch import nn
 
+from tutorials_lib._arrays import as_float64
 from tutorials_lib._clip_sources import HEADER, PREPROCESS_DEFAULTS, Source, resolve
 from tutorials_lib._clip_weights import check_shapes, need_network
-from tutorials_lib._validation import resolve_device
+from tutorials_lib._validation import check_integer, resolve_device
 from tutorials_lib._word_tokenizer import WordTokenizer
 
 __all__ = ["Clip", "load_clip", "save_clip"]
 
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+# What an evaluation transform of open_clip knows.
+PREPROCESS_CHOICES = {
+    "interpolation": ("bicubic", "bilinear"),
+    "resize_mode": ("shortest", "longest", "squash"),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,9 +143,11 @@ def load_clip(
         header and configuration do not say: QuickGELU, x·sigmoid(1.702 x), and GELU give
         different embeddings, and the weights do not show which it was.
     preprocess_cfg
-        Entries to set in the preprocessing: ``mean``, ``std``, ``interpolation``, ``resize_mode``,
-        ``fill_color``. For files of weights that were trained with others than those that the
-        published weights of the model agree on (else OpenAI's).
+        Entries to set in the preprocessing: ``mean`` and ``std`` (three numbers each, of pixels in
+        [0, 1]), ``interpolation`` (``"bicubic"`` or ``"bilinear"``), ``resize_mode``
+        (``"shortest"``, ``"longest"`` or ``"squash"``), ``fill_color`` (0 to 255). For files of
+        weights that were trained with others than those that the published weights of the model
+        agree on (else OpenAI's).
 
     Returns
     -------
@@ -151,7 +159,10 @@ def load_clip(
     ValueError
         If a name or tag is not known (the nearest ones are named), if weights and configuration
         do not fit (the keys are named), if the activation cannot be known or contradicts what the
-        weights say, if weights are NaN or infinite, or if fp16 is asked for on the CPU.
+        weights say, if weights are NaN or infinite, if an entry of ``preprocess_cfg`` makes no
+        sense, or if fp16 is asked for on the CPU.
+    TypeError
+        If an argument has another type.
     FileNotFoundError
         If there is no such file.
     RuntimeError
@@ -167,15 +178,11 @@ def load_clip(
         )
     if quick_gelu is not None and not isinstance(quick_gelu, bool):
         raise TypeError(f"quick_gelu must be True, False or None, got {quick_gelu!r}")
-    unknown = sorted(set(preprocess_cfg or {}) - set(PREPROCESS_DEFAULTS))
-    if unknown:
-        raise ValueError(
-            f"preprocess_cfg may hold {', '.join(PREPROCESS_DEFAULTS)}, got {', '.join(unknown)}"
-        )
+    chosen = _check_preprocess({} if preprocess_cfg is None else preprocess_cfg)
     cache = None if cache_dir is None else str(cache_dir)
     source = resolve(name, pretrained, cache, quick_gelu)
     model = _build(source, precision)
-    preprocess = {**PREPROCESS_DEFAULTS, **source.preprocess, **(preprocess_cfg or {})}
+    preprocess = {**PREPROCESS_DEFAULTS, **source.preprocess, **chosen}
     size = model.visual.image_size
     preprocess["size"] = tuple(size) if isinstance(size, list | tuple) else (size, size)
     tokenizer = _make_tokenizer(source, cache)
@@ -254,6 +261,44 @@ def save_clip(clip: Clip, path: str | Path) -> None:
     draft = path.with_name(path.name + ".new")
     save_file(weights, draft, metadata=header)
     os.replace(draft, path)
+
+
+def _check_preprocess(given: Any) -> dict[str, Any]:
+    """Check entries of a preprocessing; returns them as numbers and strings of Python."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"preprocess_cfg must be a dictionary of entries to set, got {type(given).__name__}"
+        )
+    unknown = sorted(str(key) for key in set(given) - set(PREPROCESS_DEFAULTS))
+    if unknown:
+        raise ValueError(
+            f"preprocess_cfg may hold {', '.join(PREPROCESS_DEFAULTS)}, got {', '.join(unknown)}"
+        )
+    checked = dict(given)
+    for key in {"mean", "std"} & set(given):
+        values = as_float64(f"preprocess_cfg[{key!r}]", given[key])
+        if values.shape != (3,) or (key == "std" and not (values > 0).all()):
+            raise ValueError(
+                f"preprocess_cfg[{key!r}] must hold three numbers"
+                f"{' > 0' if key == 'std' else ''}, of red, green and blue, got {given[key]!r}"
+            )
+        checked[key] = tuple(values.tolist())
+    for key, allowed in PREPROCESS_CHOICES.items():
+        if key in given and given[key] not in allowed:
+            raise ValueError(
+                f"preprocess_cfg[{key!r}] must be one of {', '.join(map(repr, allowed))}, got "
+                f"{given[key]!r}"
+            )
+    if "fill_color" in given:
+        checked["fill_color"] = check_integer(
+            "preprocess_cfg['fill_color']", given["fill_color"], 0
+        )
+        if checked["fill_color"] > 255:
+            raise ValueError(
+                f"preprocess_cfg['fill_color'] must lie between 0 and 255, got "
+                f"{given['fill_color']}"
+            )
+    return checked
 
 
 def _canonical(content: Mapping[str, Any]) -> str:

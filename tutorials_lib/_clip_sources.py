@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import open_clip
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from tutorials_lib._clip_weights import (
     MODELS_FOLDER,
@@ -52,6 +54,11 @@ def resolve(
 ) -> Source:
     if not isinstance(name, str | Path):
         raise TypeError(f"name must be a string or a path, got {name!r} ({type(name).__name__})")
+    if not (pretrained is None or isinstance(pretrained, str | Path)):
+        raise TypeError(
+            "pretrained must be a tag, a path of a file or None, got "
+            f"{pretrained!r} ({type(pretrained).__name__})"
+        )
     if isinstance(name, Path) or Path(name).suffix in (".safetensors", ".pt", ".pth", ".bin"):
         return _from_saved(Path(name), pretrained, quick_gelu)
     if name.startswith("hf-hub:"):
@@ -94,6 +101,12 @@ def _from_hub(name: str, pretrained: Any, cache: str | None, quick_gelu: bool | 
             f"{name!r} names weights too, so pretrained={str(pretrained)!r} says too much"
         )
     repository = name.removeprefix("hf-hub:")
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ValueError(
+            f"name must read 'hf-hub:owner/repository', got {name!r}: {error}"
+        ) from error
     described = read_json(hub_file(repository, ("open_clip_config.json",), cache, name))
     if "model_cfg" not in described:
         raise ValueError(f"{name!r} is no model of open_clip: its configuration has no model_cfg")

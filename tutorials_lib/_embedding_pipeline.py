@@ -32,6 +32,7 @@ __all__ = [
     "Picture",
     "Rows",
     "Tokens",
+    "check_batch",
     "encode",
     "evaluating",
     "normalised",
@@ -125,11 +126,48 @@ def picture_source(images: Any) -> tuple[Iterable[Any], int | None]:
             f"an array of pictures must have shape (N, height, width, 3), got {images.shape}; "
             "a batch with channels first must be a tensor"
         )
-    if isinstance(images, dict | set | frozenset) or not isinstance(images, Iterable):
+    scalar = isinstance(images, np.ndarray) and images.ndim == 0
+    if isinstance(images, dict | set | frozenset) or not isinstance(images, Iterable) or scalar:
         raise TypeError(
             f"images must be a folder, a list, a generator or a batch, got {type(images).__name__}"
         )
     return images, len(images) if hasattr(images, "__len__") else None
+
+
+def check_batch(images: torch.Tensor, batch_size: int) -> None:
+    """Refuse a batch of another shape or type, or with values that are no pixels.
+
+    Raises
+    ------
+    TypeError
+        If it holds other integers than uint8.
+    ValueError
+        If its shape is not (N, 3, height, width), or a finite float lies outside [0, 1].
+    """
+    if images.ndim != 4 or images.shape[1] != 3:
+        hint = "; channels come second" if images.ndim == 4 and images.shape[3] == 3 else ""
+        raise ValueError(
+            f"a batch must have shape (N, 3, height, width), got {tuple(images.shape)}{hint}"
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise TypeError(
+            f"a batch must hold uint8, or floats in [0, 1], got {str(images.dtype)[6:]}"
+        )
+    if not images.is_floating_point():
+        return
+    for start in range(0, len(images), batch_size):
+        part = images[start : start + batch_size].detach()
+        # NaN and infinite values concern single rows, and are reported with these.
+        finite = part[torch.isfinite(part)]
+        if not finite.numel():
+            continue
+        low, high = (float(value) for value in finite.aminmax())
+        if low < -TOLERANCE or high > 1 + TOLERANCE:
+            raise ValueError(
+                f"float images must lie in [0, 1], got values from {low:.6g} to {high:.6g} in rows "
+                f"{start} to {start + len(part) - 1}; pass pixels that are not normalised, or "
+                "uint8 from 0 to 255"
+            )
 
 
 def read_picture(
@@ -303,10 +341,10 @@ class ImageSink:
         rows = range(start, start + len(batch))
         self.n_rows += len(batch)
         self.paths += [None] * len(batch)
-        if batch.is_floating_point() and len(batch):
-            low, high = (float(value) for value in batch.aminmax())
-            if not (low >= -TOLERANCE and high <= 1 + TOLERANCE):  # also where there is a NaN
-                self._check_values(start, batch)
+        if batch.is_floating_point():
+            finite = torch.isfinite(batch).flatten(1).all(dim=1)
+            for index in torch.nonzero(~finite).flatten().tolist():
+                self._fail(start + index, "the image holds NaN or infinite values")
         self._encode(rows, batch)
 
     def warn(self) -> None:
@@ -336,19 +374,6 @@ class ImageSink:
                 path = self.paths[rows[index]]
                 self._fail(rows[index], f"{path}: {NOT_FINITE}" if path else NOT_FINITE)
         return vectors
-
-    def _check_values(self, start: int, batch: torch.Tensor) -> None:
-        flat = batch.reshape(len(batch), -1)
-        finite = torch.isfinite(flat)
-        low, high = (float(value) for value in flat[finite].aminmax()) if finite.any() else (0, 0)
-        if low < -TOLERANCE or high > 1 + TOLERANCE:
-            raise ValueError(
-                f"float images must lie in [0, 1], got values from {low:.6g} to {high:.6g} in rows "
-                f"{start} to {start + len(batch) - 1}; pass pixels that are not normalised, or "
-                "uint8 from 0 to 255"
-            )
-        for index in torch.nonzero(~finite.all(dim=1)).flatten().tolist():
-            self._fail(start + index, "the image holds NaN or infinite values")
 
     def _fail(self, row: int, reason: str) -> None:
         if self.on_error == "raise":

@@ -88,6 +88,8 @@ def list_images(folder: str | Path) -> list[Path]:
     ------
     FileNotFoundError, NotADirectoryError
         If there is no such folder.
+    OSError
+        If one of the folders cannot be read.
     ValueError
         If there is no picture in it.
     """
@@ -100,7 +102,7 @@ def list_images(folder: str | Path) -> list[Path]:
         )
     found = []
     n_others = 0
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if name.startswith("."):
@@ -115,6 +117,11 @@ def list_images(folder: str | Path) -> list[Path]:
             f"other files; the suffixes looked for are {' '.join(IMAGE_SUFFIXES)}"
         )
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _raise(error: OSError) -> None:
+    # Otherwise a folder that may not be read would look as if it were empty.
+    raise error
 
 
 def decode(data: bytes, name: str) -> Image.Image:
@@ -168,9 +175,14 @@ def as_rgb(picture: Any) -> Image.Image:
                 "a tensor must have shape (3, height, width) or (1, height, width), got "
                 f"{tuple(picture.shape)}"
             )
-        pixels = picture.detach().cpu()
-        pixels = pixels.float() if pixels.is_floating_point() else pixels
-        return _from_array(pixels.permute(1, 2, 0).numpy())
+        try:
+            pixels = picture.detach().cpu()
+            pixels = pixels.float() if pixels.is_floating_point() else pixels
+            array = pixels.permute(1, 2, 0).numpy()
+        except (TypeError, RuntimeError) as error:  # sparse ones, and those without values
+            reason = str(error).strip().splitlines()[0]
+            raise ImageError(f"a tensor that cannot be read as an array: {reason}") from error
+        return _from_array(array)
     if isinstance(picture, np.ndarray):
         return _from_array(picture)
     raise ImageError(
@@ -288,6 +300,8 @@ def _to_bytes(values: np.ndarray, top: float, what: str) -> np.ndarray:
 def _from_array(array: np.ndarray) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
+    # Files and networks may bring the bytes in the other order.
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
         hint = "; channels come last" if array.ndim == 3 and array.shape[0] in (1, 3, 4) else ""
         raise ImageError(

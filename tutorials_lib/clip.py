@@ -47,6 +47,7 @@ from tutorials_lib._embedding_pipeline import (
     NO_PATH,
     NOT_FINITE,
     ImageSink,
+    check_batch,
     encode,
     evaluating,
     picture_source,
@@ -170,7 +171,8 @@ def embed_images(
     Raises
     ------
     TypeError
-        If ``images`` is a single picture or has no order, or pictures in memory meet a store.
+        If ``images`` is a single picture or has no order, if pictures in memory meet a store, or
+        if ``store`` is none.
     ValueError
         If a folder holds no picture, or a tensor has the wrong shape or values out of range.
     FileNotFoundError
@@ -184,9 +186,15 @@ def embed_images(
     workers = available_cores() if workers is None else check_integer("workers", workers, 0)
     if on_error not in ("report", "raise"):
         raise ValueError(f"on_error must be 'report' or 'raise', got {on_error!r}")
+    if not (store is None or isinstance(store, EmbeddingStore)):
+        raise TypeError(
+            f"store must be an EmbeddingStore or None, got {type(store).__name__}; write "
+            "store=EmbeddingStore(folder)"
+        )
     items, expected = picture_source(images)
     if isinstance(images, torch.Tensor):
-        _check_batch(images)
+        check_batch(images, batch_size)
+        images = images.detach()
     sink = ImageSink(clip, expected, store, on_error)
     with ExitStack() as stack:
         stack.enter_context(evaluating(clip.model))
@@ -327,18 +335,6 @@ def zero_shot_weights(
     vectors = embed_texts(clip, texts, progress=progress).vectors
     means = vectors.reshape(len(names), len(templates), clip.embed_dim).mean(dim=1)
     return torch.nn.functional.normalize(means, dim=-1)
-
-
-def _check_batch(images: torch.Tensor) -> None:
-    if images.ndim != 4 or images.shape[1] != 3:
-        hint = "; channels come second" if images.ndim == 4 and images.shape[3] == 3 else ""
-        raise ValueError(
-            f"a batch must have shape (N, 3, height, width), got {tuple(images.shape)}{hint}"
-        )
-    if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise TypeError(
-            f"a batch must hold uint8, or floats in [0, 1], got {str(images.dtype)[6:]}"
-        )
 
 
 def _text_list(texts: Iterable[str], name: str = "texts") -> list[str]:

@@ -835,3 +835,80 @@ def test_the_benchmark_compares_equal_embeddings(capsys):
         "JPEG files, with a full store",
     ]
     assert all(float(row.split()[-1]) <= 1e-5 for row in rows)
+
+
+# --- Arguments that make no sense
+
+
+@pytest.mark.parametrize(
+    ("entries", "error", "words"),
+    [
+        ({"mean": (0.5,)}, ValueError, r"\['mean'\] must hold three numbers"),
+        ({"mean": 0.5}, ValueError, r"\['mean'\] must hold three numbers"),
+        ({"mean": None}, TypeError, r"\['mean'\]"),
+        ({"std": (0.5, 0.5, 0.0)}, ValueError, r"\['std'\] must hold three numbers > 0"),
+        ({"std": ("a", "b", "c")}, TypeError, r"\['std'\]"),
+        ({"interpolation": "nearest"}, ValueError, "one of 'bicubic', 'bilinear'"),
+        ({"resize_mode": "crop"}, ValueError, "one of 'shortest', 'longest', 'squash'"),
+        ({"fill_color": "white"}, TypeError, "fill_color"),
+        ({"fill_color": 300}, ValueError, "between 0 and 255, got 300"),
+        ({"size": 3}, ValueError, "may hold mean, std, .*, got size"),
+        ([("mean", (0.5, 0.5, 0.5))], TypeError, "dictionary of entries"),
+    ],
+)
+def test_preprocessing_that_makes_no_sense_is_refused_at_once(weights, entries, error, words):
+    with pytest.raises(error, match=words):
+        load_clip(TINY, pretrained=weights, quick_gelu=False, preprocess_cfg=entries)
+
+
+def test_preprocessing_may_be_given_as_arrays_and_tensors(weights, tmp_path):
+    options = {"pretrained": weights, "device": "cpu", "quick_gelu": False}
+    plain = load_clip(TINY, preprocess_cfg={"mean": (0.5, 0.5, 0.25), "std": (1, 1, 1)}, **options)
+    entries = {"mean": np.array([0.5, 0.5, 0.25]), "std": torch.ones(3)}
+    given = load_clip(TINY, preprocess_cfg=entries, **options)
+    assert given.preprocess_cfg == plain.preprocess_cfg
+    assert given.fingerprint == plain.fingerprint
+    save_clip(given, tmp_path / "given.safetensors")
+
+
+def test_weights_that_are_no_name_and_no_path_are_refused():
+    for name in ("scene", "ViT-B-32"):
+        with pytest.raises(TypeError, match=r"pretrained must be a tag, a path .* got 3"):
+            load_clip(name, pretrained=3)
+    with pytest.raises(ValueError, match="must read 'hf-hub:owner/repository', got 'hf-hub:'"):
+        load_clip("hf-hub:")
+
+
+def test_values_out_of_range_are_refused_whatever_the_size_of_the_batch(tiny):
+    """Normalised pixels are a mistake of the whole batch, and not of single pictures."""
+    for size in (16, 20):
+        pixels = torch.rand(3, 3, size, size)
+        with pytest.raises(ValueError, match=r"must lie in \[0, 1\].*in rows 2 to 2"):
+            embed_images(tiny, torch.cat([pixels[:2], pixels[2:] * 4 - 2]), batch_size=2)
+        pixels[0, 0, 0, 0] = torch.inf
+        with pytest.warns(RuntimeWarning, match="1 of 3 images"):
+            assert list(embed_images(tiny, pixels).failed) == [0]
+
+
+def test_batches_with_a_gradient_embed_without_a_warning(tiny):
+    pixels = torch.rand(2, 3, 16, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = embed_images(tiny, pixels.clone().requires_grad_())
+    assert torch.equal(result.vectors, embed_images(tiny, pixels).vectors)
+
+
+def test_tensors_without_pixels_keep_their_row(tiny):
+    """One odd item does not stop the others."""
+    items = [picture(), torch.zeros(3, 4, 4, device="meta"), torch.rand(3, 4, 4).to_sparse()]
+    with pytest.warns(RuntimeWarning, match="2 of 3 images"):
+        result = embed_images(tiny, items)
+    assert list(result.failed) == [1, 2]
+    assert result.vectors[0].isfinite().all()
+
+
+def test_a_store_is_a_store_and_a_list_a_list(tiny):
+    with pytest.raises(TypeError, match=r"got str; write store=EmbeddingStore\(folder\)"):
+        embed_images(tiny, [picture()], store="embeddings")
+    with pytest.raises(TypeError, match="a folder, a list, a generator or a batch"):
+        embed_images(tiny, np.array("a.png"))

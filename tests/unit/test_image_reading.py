@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 
 import numpy as np
@@ -270,3 +271,33 @@ def test_folders_that_hold_nothing_are_an_error(tmp_path):
         list_images(tmp_path / "nowhere")
     with pytest.raises(NotADirectoryError, match="put a single picture into a list"):
         list_images(tmp_path / "note.txt")
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_empty(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    Image.new("RGB", (2, 2)).save(tmp_path / "a.png")
+    real = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError, match="closed"):
+        list_images(tmp_path)
+
+
+def test_the_order_of_bytes_does_not_matter():
+    wide = GRADIENT.astype(np.uint16) * 257
+    for array in (wide, GRADIENT / np.float32(255)):
+        swapped = array.astype(array.dtype.newbyteorder(">"))
+        np.testing.assert_array_equal(pixels(as_rgb(swapped)), pixels(as_rgb(array)))
+
+
+@pytest.mark.parametrize("layout", ["sparse", "meta"])
+def test_tensors_without_pixels_are_unreadable_pictures(layout):
+    tensor = torch.zeros(3, 4, 4)
+    tensor = tensor.to_sparse() if layout == "sparse" else tensor.to("meta")
+    with pytest.raises(ImageError, match="a tensor that cannot be read"):
+        as_rgb(tensor)
