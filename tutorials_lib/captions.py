@@ -14,6 +14,11 @@ from tutorials_lib._caption_edits import (
     replace_concepts,
     swap_concepts,
 )
+from tutorials_lib._caption_latents import (
+    CaptionLatents,
+    SentenceLatents,
+    sample_claims,
+)
 from tutorials_lib._caption_negatives import (
     describes_each,
     hard_negatives,
@@ -29,12 +34,19 @@ from tutorials_lib._forgetting import (
     merge_synonyms,
     pseudo_optimal,
 )
+from tutorials_lib._token_law import EOS
+from tutorials_lib._token_scm import SentenceSCM, TokenSCM
 
 __all__ = [
+    "EOS",
     "OPERATORS",
+    "CaptionLatents",
     "Edit",
     "NoEdit",
     "PseudoOptimal",
+    "SentenceLatents",
+    "SentenceSCM",
+    "TokenSCM",
     "add_concept",
     "bag_of_words",
     "describes_each",
@@ -47,6 +59,7 @@ __all__ = [
     "orbit",
     "pseudo_optimal",
     "replace_concepts",
+    "sample_claims",
     "sample_negatives",
     "swap_concepts",
 ]
