@@ -6,7 +6,8 @@
     python -m tutorials_lib.train_scene_clip --ship               # into the library, with scores
 
 A run has two stages. The *start* sees single objects, with captions that often leave out colour or
-shape: without it the image tower finds colours at once and shapes late. The second stage mixes
+shape: without it the image tower finds colours at once and shapes late. It lasts until shapes are
+told apart, which from some seeds takes several times as long as from others. The second stage mixes
 single objects with pairs. The four models "scene", "scene-restricted", "scene-swap" and
 "scene-swap-restricted" of one seed branch off one start and see equally many samples, so that they
 differ in their data and their negatives alone.
@@ -99,7 +100,11 @@ class Settings:
     """Numbers that all models of the family share."""
 
     batch_size: int = 64
+    # A start goes on after its least length until this share of shapes is right, and fails at
+    # its limit: a tower that is blind to shapes when the second stage begins remains so.
     start_samples: int = 100_000
+    start_shape: float = 0.9
+    start_limit: int = 600_000
     samples: int = 240_000
     # Scenes are rendered once and come again with fresh captions.
     start_pool: int = 40_000
@@ -197,6 +202,8 @@ def train_scene_clip(
         If the name is unknown.
     FloatingPointError
         If the loss stops being finite.
+    RuntimeError
+        If the start has not learned shapes at its limit.
     """
     if name not in RECIPES:
         raise ValueError(f"name must be one of {', '.join(RECIPES)}, got {name!r}")
@@ -282,6 +289,7 @@ class _Run:
         """Run one stage of training in place, from its last entry in the log if there is one."""
         settings = self.settings
         steps = samples // settings.batch_size
+        last = max(steps, settings.start_limit // settings.batch_size) if first else steps
         generator = torch.Generator().manual_seed(2 * self.seed + first)
         if first:
             pools = [self._pool(settings.start_pool, singles=True)]
@@ -344,13 +352,15 @@ class _Run:
         recent: list[float] = []
         began = time.perf_counter()
         bar = tqdm(
-            range(done, steps),
+            range(done, last),
             desc=f"{name} seed {self.seed}",
             initial=done,
-            total=steps,
+            total=last,
             disable=not self.progress,
         )
         for step in bar:
+            if step >= steps and rows[-1]["shape"] >= settings.start_shape:
+                break
             images, captions, negatives, owners = [], [], [], []
             for place, ((pool, pictures), part) in enumerate(zip(pools, parts, strict=True)):
                 if len(orders[place]) < part:
@@ -383,7 +393,7 @@ class _Run:
             schedule.step()
             with torch.no_grad():
                 model.logit_scale.clamp_(0, math.log(100))
-            if (step + 1) % entry_steps == 0 or step + 1 == steps:
+            if (step + 1) % entry_steps == 0 or step + 1 in (steps, last):
                 took = seconds + time.perf_counter() - began
                 row = self._entry(model, name, (step + 1) * settings.batch_size, took, recent)
                 rows.append(row)
@@ -404,6 +414,13 @@ class _Run:
                     },
                 )
                 _write_rows(self.out / f"{name}-seed{self.seed}.csv", rows)
+        bar.close()
+        if first and rows[-1]["shape"] < settings.start_shape:
+            raise RuntimeError(
+                f"the start of seed {self.seed} tells {rows[-1]['shape']:.2f} of the shapes apart "
+                f"after {rows[-1]['samples']} samples, and needs {settings.start_shape}; raise "
+                "start_limit (--start-limit), or take another seed"
+            )
 
     def _captions(
         self, batch: scenes.Scenes, generator: torch.Generator, *, first: bool
@@ -497,6 +514,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("scene-clip"))
     parser.add_argument("--samples", type=int, default=Settings.samples)
     parser.add_argument("--start-samples", type=int, default=Settings.start_samples)
+    parser.add_argument("--start-shape", type=float, default=Settings.start_shape)
+    parser.add_argument("--start-limit", type=int, default=Settings.start_limit)
     parser.add_argument("--threads", type=int, default=1, help="more than 1: not bit for bit")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
@@ -504,7 +523,12 @@ def main(arguments: list[str] | None = None) -> None:
     if options.ship:
         ship(options.out, MODELS, seed=options.seed)
         return
-    settings = Settings(samples=options.samples, start_samples=options.start_samples)
+    settings = Settings(
+        samples=options.samples,
+        start_samples=options.start_samples,
+        start_shape=options.start_shape,
+        start_limit=options.start_limit,
+    )
     seeds = [options.seed] if options.seeds is None else range(options.seeds)
     for name in [*RECIPES] if options.all else [options.name]:
         for seed in seeds:

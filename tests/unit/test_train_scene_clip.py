@@ -13,6 +13,7 @@ from tutorials_lib import contrastive, scenes, train_scene_clip
 TINY = train_scene_clip.Settings(
     batch_size=16,
     start_samples=48,
+    start_shape=0.0,
     samples=96,
     start_pool=24,
     single_pool=20,
@@ -165,3 +166,32 @@ def test_hard_negatives_are_false_of_their_scene_and_say_the_same_words(tmp_path
 def test_an_unknown_name_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="scene-restricted"):
         run(tmp_path, "scenes")
+
+
+def test_a_start_goes_on_until_shapes_are_told_apart(tmp_path, monkeypatch):
+    """The second stage begins from the first entry, at or after the least length, that is enough.
+
+    An entry comes every 32 samples; here the shapes of the fourth are said to be right.
+    """
+    scored = []
+
+    def entry(self, model, name, samples, took, recent):
+        scored.append((name, samples))
+        enough = samples >= 128 or samples < 48
+        return {
+            "samples": samples,
+            "shape": 0.95 if enough else 0.3,
+            "zero_shot": 0,
+            "swap": 0,
+            "loss": 0,
+        }
+
+    monkeypatch.setattr(train_scene_clip._Run, "_entry", entry)
+    run(tmp_path, name="scene", start_shape=0.9, start_limit=320)
+    assert [samples for name, samples in scored if name == "start"] == [32, 48, 64, 96, 128]
+
+
+def test_a_start_that_never_tells_shapes_apart_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match=r"after 96 samples, and needs 1\.1; raise start_limit"):
+        run(tmp_path, start_shape=1.1, start_limit=96)
+    assert not list(tmp_path.glob("*.safetensors"))
