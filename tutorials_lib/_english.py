@@ -13,7 +13,8 @@ A caption is a chain of noun phrases with a link between any two neighbours::
 
 "is" stands for "are" as well, by the number of its subject. Adjectives may be joined by "and" or
 a comma. English does not say what a link attaches to: in "a dog on a sofa next to a cat" the dog or
-the sofa can be the one by the cat. So the chain is kept as it is; `readings` lists what it can mean.
+the sofa can be the one by the cat. So the chain is kept as it is, and `readings` lists what it can
+mean.
 `tutorials_lib.captions` is where to import what is public.
 """
 
@@ -105,6 +106,8 @@ class NounPhrase:
             return f"{self.noun!r} has no {'plural' if self.plural else 'singular'}"
         if self.determiner in ("a", "one") and (self.plural or noun.mass):
             return f"{self.determiner!r} goes with one thing only"
+        if self.determiner == "the" and noun.singular == noun.plural:
+            return f"'the {self.noun}' can be one or several"
         if self.determiner in _PLURAL_NUMBERS and not self.plural:
             return f"{self.determiner!r} needs a plural"
         if self.determiner in ("", "some") and not (self.plural or noun.mass):
@@ -260,35 +263,34 @@ class _Reader:
             f"cannot read {self.text!r}: {place} comes {word!r}, expected {expected}{hint}"
         )
 
-    def take(self, phrase: str) -> bool:
-        """Step over a phrase if it comes next."""
-        found = _join(self.words[self.at : self.at + len(_split(phrase))]) == phrase
-        self.at += len(_split(phrase)) * found
-        return found
-
-    def take_one(self, phrases: tuple[str, ...]) -> str:
-        """Step over the first phrase that comes next and return it, or ""."""
-        return next((phrase for phrase in phrases if self.take(phrase)), "")
+    def take(self, phrases: _Table) -> str:
+        """Step over the longest of the phrases that comes next and return it, or ""."""
+        word = self.words[self.at] if self.at < len(self.words) else ""
+        for parts, phrase in phrases.get(word, ()):
+            if self.words[self.at : self.at + len(parts)] == parts:
+                self.at += len(parts)
+                return phrase
+        return ""
 
     def adjectives(self) -> Adjectives:
-        words, joints = [self.take_one(_ADJECTIVES)], []
+        words, joints = [self.take(_ADJECTIVES)], []
         while words[-1]:
             mark = self.at
-            joints.append(self.take_one(_JOINTS))
-            words.append(self.take_one(_ADJECTIVES))
+            joints.append(self.take(_COORDINATIONS))
+            words.append(self.take(_ADJECTIVES))
             if not words[-1]:
                 self.at = mark
         return Adjectives(tuple(words[:-1]), tuple(joints[:-1]))
 
     def phrase(self) -> NounPhrase:
-        article = self.take_one(("a", "an"))
-        determiner = "a" if article else self.take_one(DETERMINERS[1:])
+        article = self.take(_ARTICLES)
+        determiner = "a" if article else self.take(_OTHER_DETERMINERS)
         first = self.at
         adjectives = self.adjectives()
-        form = self.take_one(_FORMS)
+        form = self.take(_FORMS)
         if not form and adjectives.words and adjectives.joints[-1:] in ((), ("",)):
             self.at -= 1  # "orange" in "an orange" is the noun
-            form = self.take_one(_FORMS)
+            form = self.take(_FORMS)
             adjectives = Adjectives(adjectives.words[:-1], adjectives.joints[:-1])
             self.at += not form
         if not form:
@@ -305,14 +307,14 @@ class _Reader:
         return phrase
 
     def caption(self) -> EnglishCaption:
-        written = self.take_one(tuple(_OPENINGS))
+        written = self.take(_OPENING_WORDS)
         opening = _OPENINGS.get(written, "")
         phrases, links = [self.phrase()], []
         self._agree(written, _agreeing(opening, phrases[0].plural), 0)
         while True:
             so_far = EnglishCaption(opening, tuple(phrases), tuple(links))
             mark = self.at
-            written = self.take_one(tuple(_COPULAS))
+            written = self.take(_COPULA_WORDS)
             copula = _COPULAS.get(written, "")
             if copula:
                 again = copula == phrases[-1].copula == "is"
@@ -329,10 +331,10 @@ class _Reader:
                         last.determiner, last.adjectives, last.noun, last.plural, copula, predicate
                     )
                     continue
-            posture = self.take_one(POSTURES)
-            words = self.take_one(_RELATIONS)
+            posture = self.take(_POSTURES)
+            words = self.take(_RELATIONS)
             if not (words or posture or copula):
-                words = self.take_one(_COORDINATIONS)
+                words = self.take(_COORDINATIONS)
             if not words:
                 if self.at == len(self.words) and not (posture or copula):
                     break
@@ -354,24 +356,37 @@ def _split(phrase: str) -> list[str]:
     return re.findall(r"[^\s,]+|,", phrase)
 
 
-def _longest_first(phrases: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(phrases, key=lambda phrase: -len(_split(phrase))))
+_Table = dict[str, list[tuple[list[str], str]]]
 
 
-_ADJECTIVES = tuple(ADJECTIVES)
+def _table(phrases: Iterable[str]) -> _Table:
+    """Sort phrases by their first word, the longest first."""
+    table: _Table = {}
+    for phrase in sorted(phrases, key=lambda phrase: -len(_split(phrase))):
+        parts = _split(phrase)
+        table.setdefault(parts[0], []).append((parts, phrase))
+    return table
+
+
 _OPENINGS = {words: known for known in OPENINGS for words in (known, _agreeing(known, True))}
-_JOINTS = (", and", ",", "and")
-_COORDINATIONS = _longest_first(COORDINATIONS)
-_RELATIONS = _longest_first(RELATION_WORDS)
-_FORMS = _longest_first(NOUN_FORMS)
+_ARTICLES = _table(("a", "an"))
+_OTHER_DETERMINERS = _table(DETERMINERS[1:])
+_OPENING_WORDS = _table(_OPENINGS)
+_COPULA_WORDS = _table(_COPULAS)
+_ADJECTIVES = _table(ADJECTIVES)
+_POSTURES = _table(POSTURES)
+_COORDINATIONS = _table(COORDINATIONS)
+_RELATIONS = _table(RELATION_WORDS)
+_FORMS = _table(NOUN_FORMS)
 _KNOWN = {
-    word
-    for phrases in (
-        *(_OPENINGS, DETERMINERS, _ADJECTIVES, _FORMS, _RELATIONS, POSTURES, COORDINATIONS),
-        *(_COPULAS, ("an",)),
+    part
+    for table in (
+        *(_ARTICLES, _OTHER_DETERMINERS, _OPENING_WORDS, _COPULA_WORDS, _ADJECTIVES, _POSTURES),
+        *(_COORDINATIONS, _RELATIONS, _FORMS),
     )
-    for phrase in phrases
-    for word in _split(phrase)
+    for phrases in table.values()
+    for parts, _ in phrases
+    for part in parts
 }
 
 
