@@ -227,7 +227,8 @@ def english_edits(
     Swaps of every two concepts of a kind; each concept replaced by those that exclude it, such as
     another colour, the opposite size or relation, a noun for another thing; each phrase without an
     adjective of a kind given each of it, and one more object by its noun alone behind the first
-    phrase.
+    phrase. New words are the usual ones, never synonyms, and can be rarer or odder than what they
+    replace; so look at `blind_baselines` before using the edits as negatives.
 
     Parameters
     ----------
