@@ -135,9 +135,9 @@ def blind_baselines(
     Returns
     -------
     dict of str to ChoiceReport
-        Chance is 1/2. Where SWAP keeps the words, all but "capital and full stop" tie by construction,
-        and that ties where both captions are written alike. On pairs made by ADD "shortest" is
-        always right, so a result on them says little without it.
+        Chance is 1/2. Where SWAP keeps the words, all but "capital and full stop" tie by
+        construction, and that ties where both captions are written alike. On pairs made by ADD
+        "shortest" is always right, so a result on them says little without it.
 
     Raises
     ------

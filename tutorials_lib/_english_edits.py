@@ -374,6 +374,9 @@ def _swap(
 ) -> Edit | NoEdit:
     if one.word == other.word:
         return NoEdit("swap", kind, caption, f"in both places stands {one.word!r}")
+    if kind in ("noun", "object", "relation") and (_of(tree, one) or _of(tree, other)):
+        reason = "what 'of' joins belongs together, as in 'a slice of pizza'"
+        return NoEdit("swap", kind, caption, reason)
     if kind == "object":
         first, second = tree.phrases[one.part], tree.phrases[other.part]
         after = with_phrase(tree, one.part, with_core(first, second))
@@ -384,6 +387,12 @@ def _swap(
     reason = f"{one.word!r} and {other.word!r} exchange their places"
     same = _why_same(tree, kind, one, other)
     return _made("swap", kind, caption, after, out, out[::-1], reason, allow_same_meaning, same)
+
+
+def _of(tree: EnglishCaption, place: Place) -> bool:
+    """Say whether a place is next to "of", or is it."""
+    first = place.part if place.kind == "relation" else max(place.part - 1, 0)
+    return any(link.words == "of" for link in tree.links[first : place.part + 1])
 
 
 def _why_same(tree: EnglishCaption, kind: str, one: Place, other: Place) -> str:

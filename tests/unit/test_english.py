@@ -186,6 +186,8 @@ def test_like_phrases_can_be_numbered_in_any_way():
         ("a dog", "colour", "a swap needs two of the kind colour, there is none"),
         ("a red dog", "colour", "there is only one"),
         ("a red dog and a red cat", "colour", "in both places stands 'red'"),
+        ("a dog behind a crowd of people", "noun", "what 'of' joins belongs together"),
+        ("a dog behind a crowd of people", "relation", "what 'of' joins belongs together"),
         ("a dog on grass", "noun", "the words do not fit: 'a' goes with one thing only"),
     ],
 )
