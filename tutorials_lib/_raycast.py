@@ -24,7 +24,7 @@ from tutorials_lib._scene_domains import (
     photo,
     uniforms,
 )
-from tutorials_lib._scene_latents import ABSENT, Scenes
+from tutorials_lib._scene_latents import ABSENT, Scenes, check_scenes
 from tutorials_lib._validation import check_integer
 
 __all__ = ["render", "segment"]
@@ -187,8 +187,7 @@ def _pooled(colour: torch.Tensor, detail: int) -> torch.Tensor:
 
 def _checked(scenes: Scenes) -> Scenes:
     """Refuse what cannot be shown, and move far-off latents to the nearest that can."""
-    if not isinstance(scenes, Scenes):
-        raise TypeError(f"scenes must be Scenes, got {type(scenes).__name__}")
+    check_scenes(scenes)
     wrong = int(((scenes.size <= 0) & (scenes.shape != ABSENT)).sum())
     if wrong:
         raise ValueError(f"sizes of objects must be positive, got {wrong} that are not")

@@ -21,6 +21,7 @@ from tutorials_lib._scene_grammar import (
     Claim,
     Mention,
     Wording,
+    check_claim,
     parse_caption,
     vocabulary,
     write_caption,
@@ -33,6 +34,7 @@ from tutorials_lib._scene_latents import (
     SHAPES,
     SIZE_SPLIT,
     Scenes,
+    check_scenes,
 )
 from tutorials_lib._validation import as_generator, check_integer, check_positive
 
@@ -137,7 +139,7 @@ def claims_of(
     Raises
     ------
     TypeError, ValueError
-        If a probability is no number from 0 to 1.
+        If ``scenes`` are no scenes, or a probability is no number from 0 to 1.
     """
     chances = {
         "mention_shape": mention_shape,
@@ -150,7 +152,9 @@ def claims_of(
         if check_positive(name, chance, allow_zero=True) > 1:
             raise ValueError(f"{name} is a probability, from 0 to 1, got {chance!r}")
 
-    draws = torch.rand(len(scenes), 12, generator=as_generator(seed), dtype=torch.float64)
+    draws = torch.rand(
+        len(check_scenes(scenes)), 12, generator=as_generator(seed), dtype=torch.float64
+    )
     pair = scenes.n_objects.cpu() == 2
     lead = (pair & (draws[:, 0] < 0.5)).long()
     order = torch.stack([lead, 1 - lead], 1)
@@ -290,10 +294,10 @@ def describes(caption: str | Claim, scenes: Scenes) -> torch.Tensor:
     Raises
     ------
     TypeError, ValueError
-        As `parse_caption`.
+        As `parse_caption`, or if ``scenes`` are no scenes.
     """
     claim = _as_claim(caption)
-    first = _matches(claim.first, scenes)
+    first = _matches(claim.first, check_scenes(scenes))
     if claim.second is None:
         return first.any(1)
     # Column i: the mentions fit object i and the other one.
@@ -326,9 +330,10 @@ def swap(claim: Claim, what: str = "colour") -> Claim | None:
 
     Raises
     ------
-    ValueError
-        If there is no such attribute.
+    TypeError, ValueError
+        If it is no claim, or there is no such attribute.
     """
+    check_claim(claim)
     _check_attribute(what)
     if claim.second is None:
         return None
@@ -365,8 +370,9 @@ def replace_concept(claim: Claim, which: int, attribute: str, value: int | str |
     Raises
     ------
     TypeError, ValueError
-        If there is no such mention, attribute or value.
+        If it is no claim, or there is no such mention, attribute or value.
     """
+    check_claim(claim)
     _check_attribute(attribute)
     if which not in (0, 1):
         raise ValueError(f"which must be 0 or 1, got {which!r}")

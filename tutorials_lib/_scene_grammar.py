@@ -23,6 +23,7 @@ __all__ = [
     "Claim",
     "Mention",
     "Wording",
+    "check_claim",
     "parse_caption",
     "vocabulary",
     "write_caption",
@@ -203,7 +204,7 @@ class Wording:
                 f"got {len(self.words)}"
             )
         for concept, chosen, count in zip(LEXICON, self.words, _COUNTS, strict=True):
-            if not 0 <= chosen < count:
+            if check_integer(f"the word for {concept!r}", chosen, 0) >= count:
                 raise ValueError(
                     f"the word for {concept!r} must be an index below {count}, got {chosen}"
                 )
@@ -231,6 +232,20 @@ def _write_mention(mention: Mention, words: tuple[int, ...], apart: bool) -> str
     return f"{'an' if phrase[0] in 'aeiou' else 'a'} {phrase}"
 
 
+def check_claim(claim: Any) -> Claim:
+    """Return a claim as it is; anything else is refused.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(claim, Claim):
+        hint = "; parse_caption makes one of a caption" if isinstance(claim, str) else ""
+        raise TypeError(f"claim must be a Claim, got {type(claim).__name__}{hint}")
+    return claim
+
+
 def write_caption(claim: Claim, wording: Wording = _CANONICAL) -> str:
     """Put a claim into words, in lower case and without a full stop.
 
@@ -245,7 +260,15 @@ def write_caption(claim: Claim, wording: Wording = _CANONICAL) -> str:
     -------
     str
         At most 17 words.
+
+    Raises
+    ------
+    TypeError
+        If they are no claim and no wording; `parse_caption` makes a claim of a caption.
     """
+    check_claim(claim)
+    if not isinstance(wording, Wording):
+        raise TypeError(f"wording must be a Wording, got {type(wording).__name__}")
     if wording.reversed:
         claim = claim.turned()
     words = wording.words

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from tutorials_lib._validation import check_finite
@@ -20,6 +22,7 @@ __all__ = [
     "SIZE_RANGE",
     "SIZE_SPLIT",
     "Scenes",
+    "check_scenes",
     "concatenate",
 ]
 
@@ -41,13 +44,16 @@ ABSENT = -1
 # An object whose colour has no name in COLOURS; captions leave its colour out.
 OTHER_COLOUR = len(COLOURS)
 
-# Half of an object's height, in units of the floor. "Large" begins at the split; nothing is
-# sampled close to it, so that the word is never a matter of taste.
+# Sizes of objects, in units of the floor. "Large" begins at the split; nothing is sampled close
+# to it, so that the word is never a matter of taste.
 SIZE_RANGE = (0.28, 0.47)
 SIZE_SPLIT = 0.375
 # How much further left, right, in front or behind an object must stand for the word to be true.
 RELATION_MARGIN = 0.2
 
+# What scenes are picked by, beside slices.
+_POSITIONS = (int, np.integer, list, range, np.ndarray, torch.Tensor)
+_INDEX = (torch.uint8, torch.bool, torch.int8, torch.int16, torch.int32, torch.int64)
 # Field, entries after the first axis, dtype.
 _FIELDS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "shape": ((2,), torch.int64),
@@ -77,7 +83,9 @@ class Scenes:
     colour
         Index into `COLOURS`, 8 for a colour without a name, -1 for an absent object; shape (N, 2).
     size
-        Half of the object's height, in floor units, shape (N, 2).
+        How large the object is, in floor units, shape (N, 2): the radius of a sphere and half of
+        the height of a cylinder, whose radius is 0.72 of it; half of the edge of a cube is 0.82
+        of it.
     position
         Where the object stands: x to the right and y away from the camera, both from -1 to 1;
         shape (N, 2, 2).
@@ -155,12 +163,36 @@ class Scenes:
             f"domain {self.domain!r}"
         )
 
-    def __getitem__(self, index: int | slice | torch.Tensor | list[int]) -> Scenes:
-        """Pick scenes by position, slice, indices or a mask; always a batch, also for one."""
-        if isinstance(index, int):
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"there are {len(self)} scenes, got index {index}")
-            index = [index]
+    def __getitem__(self, index: int | slice | torch.Tensor | np.ndarray | list[int]) -> Scenes:
+        """Pick scenes by position, slice, indices or a mask; always a batch, also for one.
+
+        Raises
+        ------
+        TypeError
+            If the index is none of these.
+        IndexError
+            If there is no such scene, or a mask has another length.
+        """
+        if not isinstance(index, slice):
+            index = torch.as_tensor(index) if isinstance(index, _POSITIONS) else None
+            allowed = index is not None and index.ndim < 2
+            # A list of unsigned bytes may be a mask of old or indices.
+            if not allowed or (index.numel() and index.dtype not in _INDEX[index.ndim :]):
+                raise TypeError(
+                    "scenes are picked by an integer, a slice, a list or tensor of integers, or a "
+                    "mask of as many booleans as there are scenes"
+                )
+            is_mask = index.dtype == torch.bool
+            if is_mask and index.shape != (len(self),):
+                raise IndexError(
+                    f"a mask must have shape ({len(self)},), one entry a scene, got "
+                    f"{tuple(index.shape)}"
+                )
+            index = index.reshape(-1) if is_mask else index.reshape(-1).long()
+            far = [] if is_mask else index[(index < -len(self)) | (index >= len(self))].tolist()
+            if far:
+                raise IndexError(f"there are {len(self)} scenes, got index {far[0]}")
+            index = index.to(self.shape.device)
         picked = {name: getattr(self, name)[index] for name in _FIELDS}
         return Scenes(**picked, domain=self.domain)
 
@@ -174,15 +206,30 @@ class Scenes:
         return dataclasses.replace(self, **fields)
 
 
+def check_scenes(scenes: Any) -> Scenes:
+    """Return scenes as they are; anything else is refused.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(scenes, Scenes):
+        raise TypeError(f"scenes must be Scenes, got {type(scenes).__name__}")
+    return scenes
+
+
 def concatenate(*batches: Scenes) -> Scenes:
     """Join batches of scenes of one domain into one batch.
 
     Raises
     ------
+    TypeError
+        If a batch is no `Scenes`; a list of them is passed as ``concatenate(*batches)``.
     ValueError
         If there is nothing to join or the domains differ.
     """
-    domains = {batch.domain for batch in batches}
+    domains = {check_scenes(batch).domain for batch in batches}
     if len(domains) != 1:
         raise ValueError(f"scenes to join must have one domain, got {sorted(domains) or 'none'}")
     joined = {name: torch.cat([getattr(batch, name) for batch in batches]) for name in _FIELDS}

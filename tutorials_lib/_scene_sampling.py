@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable
 
 import torch
@@ -17,6 +18,7 @@ from tutorials_lib._scene_latents import (
     SIZE_RANGE,
     SIZE_SPLIT,
     Scenes,
+    check_scenes,
 )
 from tutorials_lib._validation import as_generator, check_integer
 
@@ -126,6 +128,8 @@ def sample_scenes(
     """
     size = check_integer("size", size, 0)
     for name, value in (("singles", singles), ("nameless", nameless)):
+        if not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} is a probability between 0 and 1, got {value!r}")
         if not 0 <= value <= 1:
             raise ValueError(f"{name} is a probability between 0 and 1, got {value!r}")
     if support not in ("full", "restricted"):
@@ -206,14 +210,14 @@ def shift_domain(scenes: Scenes, domain: str, *, seed: int | torch.Generator) ->
     """
     generator = as_generator(seed)
     if domain == "new-light":
-        count = len(scenes)
+        count = len(check_scenes(scenes))
         return scenes.replace(
             domain=domain,
             light=_between((count, 2), (-math.pi, 0.45), (math.pi, 1.35), generator),
             camera=_between((count, 3), (-0.2, -0.12, -0.1), (0.2, 0.12, 0.1), generator),
             noise=_between((count,), 0.0, 0.06, generator),
         )
-    return scenes.replace(domain=domain)
+    return check_scenes(scenes).replace(domain=domain)
 
 
 def in_support(scenes: Scenes) -> torch.Tensor:
@@ -234,7 +238,7 @@ def in_support(scenes: Scenes) -> torch.Tensor:
     torch.Tensor
         Booleans of shape (N,).
     """
-    return _in_support(scenes.colour, scenes.shape)
+    return _in_support(check_scenes(scenes).colour, scenes.shape)
 
 
 def swap_colours(scenes: Scenes) -> Scenes:
@@ -245,7 +249,7 @@ def swap_colours(scenes: Scenes) -> Scenes:
     ValueError
         If a scene has one object only.
     """
-    if bool((scenes.n_objects < 2).any()):
+    if bool((check_scenes(scenes).n_objects < 2).any()):
         raise ValueError("swap_colours needs scenes of two objects; drop those with one first")
     return scenes.replace(colour=scenes.colour.flip(1), rgb=scenes.rgb.flip(1))
 
@@ -264,7 +268,7 @@ def concept_counts(scenes: Scenes) -> torch.Tensor:
         float32, shape (N, 11): the eight colours, then the three shapes. Colours without a name
         count nowhere.
     """
-    colours = (scenes.colour[..., None] == torch.arange(len(COLOURS))).sum(1)
+    colours = (check_scenes(scenes).colour[..., None] == torch.arange(len(COLOURS))).sum(1)
     shapes = (scenes.shape[..., None] == torch.arange(len(SHAPES))).sum(1)
     return torch.cat([colours, shapes], 1).float()
 
@@ -282,7 +286,7 @@ def binding_counts(scenes: Scenes) -> torch.Tensor:
     torch.Tensor
         float32, shape (N, 24), the column of colour c and shape s being 3c + s.
     """
-    named = (scenes.colour >= 0) & (scenes.colour < OTHER_COLOUR)
+    named = (check_scenes(scenes).colour >= 0) & (scenes.colour < OTHER_COLOUR)
     pair = torch.where(named, len(SHAPES) * scenes.colour + scenes.shape, -1)
     return (pair[..., None] == torch.arange(len(COLOURS) * len(SHAPES))).sum(1).float()
 
@@ -308,7 +312,7 @@ def shared_latents(scenes: Scenes) -> tuple[torch.Tensor, tuple[str, ...]]:
     ValueError
         If the scenes have different numbers of objects.
     """
-    counts = set(scenes.n_objects.tolist())
+    counts = set(check_scenes(scenes).n_objects.tolist())
     if len(counts) > 1:
         raise ValueError(
             "shared_latents needs scenes of equally many objects; pick those with "
@@ -354,7 +358,7 @@ def private_latents(scenes: Scenes) -> tuple[torch.Tensor, tuple[str, ...]]:
         Name of each column.
     """
     usual = torch.tensor([*COLOUR_RGB, (0.0, 0.0, 0.0)])
-    hue = 2 * math.pi * scenes.background
+    hue = 2 * math.pi * check_scenes(scenes).background
     columns = {
         "light azimuth (cos)": scenes.light[:, 0].cos(),
         "light azimuth (sin)": scenes.light[:, 0].sin(),

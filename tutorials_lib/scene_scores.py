@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from tutorials_lib import contrastive, scenes
-from tutorials_lib._validation import check_integer, check_positive
+from tutorials_lib._validation import as_generator, check_integer, check_positive
 
 __all__ = [
     "SceneScores",
@@ -140,8 +140,18 @@ def choice_accuracy(right: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
     -------
     torch.Tensor
         1, 0 or 1/k for each of the N choices, float32.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
     """
-    wrong = wrong.reshape(len(right), -1)
+    if right.ndim != 1 or wrong.ndim not in (1, 2) or len(wrong) != len(right):
+        raise ValueError(
+            "right must have shape (N,) and wrong (N,) or (N, k), got "
+            f"{tuple(right.shape)} and {tuple(wrong.shape)}"
+        )
+    wrong = wrong[:, None] if wrong.ndim == 1 else wrong
     best = (right[:, None] >= wrong).all(1)
     tied = 1 + (right[:, None] == wrong).sum(1)
     return best / tied
@@ -167,7 +177,7 @@ def score_examples(*, size: int = 1200, domain: str = "photo", seed: int = 2**40
         The examples.
     """
     size = check_integer("size", size, 64)
-    generator = torch.Generator().manual_seed(seed)
+    generator = as_generator(seed)
     each = math.ceil(size / len(_COMBINATIONS))
     singles = []
     for pair in _COMBINATIONS:
@@ -252,13 +262,18 @@ def scene_scores(
 
     combination = examples.combination
     classes = torch.stack([read(single_prompts(template)) for template in _TEMPLATES]).mean(0)
-    predicted = (seen(examples.singles) @ functional.normalize(classes, dim=1).T).argmax(1)
-    hit = (combination == predicted).float()
+    cosines = seen(examples.singles) @ functional.normalize(classes, dim=1).T
+    # The share of each combination in the answer: those that tie share it.
+    answer = (cosines == cosines.amax(1, keepdim=True)).float()
+    answer = answer / answer.sum(1, keepdim=True)
+    rows = torch.arange(len(combination))
+    hit = answer[rows, combination]
     by_combination = torch.stack(
         [hit[combination == index].mean() for index in range(len(_COMBINATIONS))]
     )
     held_out = [_COMBINATIONS.index(pair) for pair in scenes.HELD_OUT]
-    shapes = len(scenes.SHAPES)
+    grid = answer.reshape(len(rows), len(scenes.COLOURS), len(scenes.SHAPES))
+    colour, shape = combination // len(scenes.SHAPES), combination % len(scenes.SHAPES)
 
     images = seen(examples.pairs)
     true_texts, swapped_texts = read(examples.captions), read(examples.swapped)
@@ -279,8 +294,8 @@ def scene_scores(
         zero_shot=float(hit.mean()),
         zero_shot_worst=float(by_combination.min()),
         zero_shot_held_out=float(by_combination[held_out].mean()),
-        colour=float((combination // shapes == predicted // shapes).float().mean()),
-        shape=float((combination % shapes == predicted % shapes).float().mean()),
+        colour=float(grid.sum(2)[rows, colour].mean()),
+        shape=float(grid.sum(1)[rows, shape].mean()),
         swap=float(swap.mean()),
         swap_in_support=float(swap[examples.in_support].mean()),
         swap_out_of_support=float(swap[~examples.in_support].mean()),

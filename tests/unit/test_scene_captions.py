@@ -524,3 +524,26 @@ def test_replacing_one_concept():
         replace_concept(claim, 0, "colour", 99)
     with pytest.raises(ValueError, match="got 'place'"):
         swap(claim, "place")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        write_caption,
+        swap,
+        lambda claim: replace_concept(claim, 0, "colour", 1),
+    ],
+)
+def test_a_caption_is_no_claim(function):
+    with pytest.raises(TypeError, match="got str; parse_caption makes one of a caption"):
+        function("a cube")
+    with pytest.raises(TypeError, match="claim must be a Claim, got Mention"):
+        function(Mention(0))
+
+
+def test_a_wording_is_a_wording_of_whole_numbers():
+    with pytest.raises(TypeError, match="wording must be a Wording, got int"):
+        write_caption(Claim(Mention(0)), 3)
+    words = list(Wording().words)
+    with pytest.raises(TypeError, match="the word for 'cube' must be an integer"):
+        Wording(words=(0.5, *words[1:]))

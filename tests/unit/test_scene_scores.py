@@ -89,6 +89,8 @@ def test_case_22_a_constant_encoder_is_at_chance_everywhere():
     assert scores.swap == scores.replace == scores.relation == 0.5
     assert scores.zero_shot == pytest.approx(1 / 24)
     assert scores.colour == pytest.approx(1 / 8) and scores.shape == pytest.approx(1 / 3)
+    assert scores.zero_shot_worst == pytest.approx(1 / 24)
+    assert scores.zero_shot_held_out == pytest.approx(1 / 24)
     assert scores.loss_full == pytest.approx(2 * math.log(64), abs=1e-5)
     assert scores.loss_restricted == pytest.approx(2 * math.log(64), abs=1e-5)
 
@@ -98,6 +100,14 @@ def test_a_tie_counts_one_over_its_size():
     wrong = torch.tensor([[0.0, 0.5], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
     result = scene_scores.choice_accuracy(right, wrong)
     assert torch.allclose(result, torch.tensor([1.0, 1 / 2, 1 / 3, 0.0]))
+
+
+def test_scores_of_other_choices_are_refused():
+    """Two rows of four scores are not four rows of two."""
+    for right, wrong in ((4, (2, 4)), (4, (5,)), (4, (4, 2, 2)), ((4, 1), (4,))):
+        with pytest.raises(ValueError, match=r"wrong \(N,\) or \(N, k\)"):
+            scene_scores.choice_accuracy(torch.zeros(right), torch.zeros(wrong))
+    assert scene_scores.choice_accuracy(torch.zeros(0), torch.zeros(0, 3)).shape == (0,)
 
 
 def test_captions_of_the_examples_are_true_where_they_must_be_and_false_where_not():

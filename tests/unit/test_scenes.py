@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -244,3 +245,67 @@ def test_the_benchmark_prints_a_row_for_each_domain_and_each_way_of_captions(cap
         per_second, per_processor_second = (float(x.replace(",", "")) for x in row.split()[-2:])
         assert per_second > 0
         assert per_processor_second > 0
+
+
+@pytest.mark.parametrize(
+    "one", [2, -8, np.int64(2), np.uint8(2), torch.tensor(2), torch.tensor([2]), [2]]
+)
+def test_one_scene_is_picked_by_any_integer(one):
+    batch = scenes.sample_scenes(10, seed=14)
+    assert len(batch[one]) == 1
+    assert torch.equal(batch[one].position, batch.position[2:3])
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        (np.int64(10), IndexError, "10 scenes, got index 10"),
+        (torch.tensor([0, -11]), IndexError, "10 scenes, got index -11"),
+        (True, IndexError, r"mask must have shape \(10,\)"),
+        ([True, False], IndexError, r"mask must have shape \(10,\)"),
+        ((0, 1), TypeError, "picked by an integer"),
+        (None, TypeError, "picked by an integer"),
+        (1.0, TypeError, "picked by an integer"),
+        (torch.tensor([1.0]), TypeError, "picked by an integer"),
+        (torch.ones(10, dtype=torch.uint8), TypeError, "picked by an integer"),
+        (torch.zeros(2, 2, dtype=torch.int64), TypeError, "picked by an integer"),
+    ],
+)
+def test_what_picks_no_scenes_is_refused(index, error, message):
+    with pytest.raises(error, match=message):
+        scenes.sample_scenes(10, seed=14)[index]
+
+
+def test_picking_nothing_gives_no_scenes():
+    batch = scenes.sample_scenes(3, seed=0)
+    for index in ([], torch.tensor([]), np.array([], dtype=int), torch.zeros(3, dtype=torch.bool)):
+        assert len(batch[index]) == 0
+    assert len(list(batch)) == 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: scenes.describes("a cube", x),
+        lambda x: scenes.claims_of(x, seed=0),
+        lambda x: scenes.shift_domain(x, "photo", seed=0),
+        lambda x: scenes.shift_domain(x, "new-light", seed=0),
+        lambda x: scenes.concatenate(x),
+        scenes.in_support,
+        scenes.swap_colours,
+        scenes.concept_counts,
+        scenes.binding_counts,
+        scenes.shared_latents,
+        scenes.private_latents,
+        scenes.render,
+        scenes.segment,
+    ],
+)
+def test_what_are_no_scenes_is_refused(function):
+    with pytest.raises(TypeError, match="scenes must be Scenes, got list"):
+        function([scenes.sample_scenes(1, seed=0)])
+
+
+def test_a_probability_is_a_number():
+    with pytest.raises(TypeError, match="singles is a probability between 0 and 1, got 'some'"):
+        scenes.sample_scenes(1, singles="some", seed=0)
