@@ -231,6 +231,8 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if values.ndim != 2 or values.shape[1] != k:
             raise ValueError(f"sources must have shape (n, {k}), got {tuple(values.shape)}")
         check_finite("sources", values)
+        if not isinstance(values, torch.Tensor) and np.iscomplexobj(values):
+            raise ValueError("Complex data not supported: sources must hold real numbers")
         return _like(X, self._map(_as_floats(values), np.zeros(k), self.mixing_.T, self.mean_))
 
     @property
@@ -268,8 +270,10 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             data = apply_whitening(rows, whitening, dtype, bar.advance)
             # The random start is drawn in the space of X: it does not depend on the signs and,
             # among equal variances, the order of the principal directions.
-            start = rng.normal(size=(k, rows.width)) @ whitening.inverse
-            start /= np.sqrt(np.square(whitening.inverse).sum(axis=0))
+            # Scaled first: squares of very small or large numbers leave the range of floats.
+            inverse = whitening.inverse / np.abs(whitening.inverse).max(axis=0)
+            inverse /= np.sqrt(np.square(inverse).sum(axis=0))
+            start = rng.normal(size=(k, rows.width)) @ inverse
             solution = solve(
                 data,
                 decorrelate(start),
@@ -356,7 +360,7 @@ class FastICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "whiten='unit-variance'"
             )
         identity = np.eye(width)
-        return Whitening(np.zeros(width), identity, identity, np.ones(width), width)
+        return Whitening(np.zeros(width), identity, identity, np.full(width, 1 / width))
 
     def _store(self, whitening: Whitening, solution: Solution) -> None:
         order = np.argsort(-np.abs(solution.gap), kind="stable")

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from tutorials_lib._arrays import as_float64
 from tutorials_lib._ica_estimator import PROGRESS_DELAY, FastICA
 from tutorials_lib._ica_whitening import whiten
+from tutorials_lib._measuring import is_constant, rescale
 from tutorials_lib._validation import check_integer, check_positive
 
 # Hyvärinen's (1998) weights: the two terms are the entropy lost by an odd and an even departure.
@@ -116,10 +117,11 @@ def negentropy(sources: Any) -> np.ndarray:
     y = y[:, None] if y.ndim == 1 else y
     if y.ndim != 2 or len(y) == 0:
         raise ValueError(f"sources must have one row a sample, got shape {y.shape}")
-    y = y - y.mean(axis=0)
-    deviation = y.std(axis=0)
-    constant = deviation == 0
-    y /= np.where(constant, 1.0, deviation)
+    constant = is_constant(y)
+    # Scaled first: squares of very small or large numbers leave the range of floats.
+    y = rescale(y)
+    y = rescale(y - y.mean(axis=0))
+    y /= np.where(constant, 1.0, y.std(axis=0))
     bell = np.exp(-np.square(y) / 2)
     odd, even = (y * bell).mean(axis=0), bell.mean(axis=0) - NORMAL_MEAN
     return np.where(constant, 0.0, ODD_WEIGHT * odd**2 + EVEN_WEIGHT * even**2)
@@ -135,16 +137,23 @@ def negentropy_null_level(n: int, n_components: int = 1, *, alpha: float = 0.05)
     n_components
         Number of variables that are judged together.
     alpha
-        Probability that any of them exceeds the level (Bonferroni's bound).
+        Probability that any of them exceeds the level (Bonferroni's bound), between 0 and 1.
 
     Returns
     -------
     float
         log(n_components / alpha) / n, in nats; exact as n grows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is out of its range.
     """
     n = check_integer("n", n, 1)
     n_components = check_integer("n_components", n_components, 1)
-    return math.log(n_components / check_positive("alpha", alpha)) / n
+    if check_positive("alpha", alpha) >= 1:
+        raise ValueError(f"alpha is a probability, between 0 and 1, got {alpha!r}")
+    return math.log(n_components / alpha) / n
 
 
 def stability(
@@ -213,7 +222,6 @@ def stability(
         bar.update()
         correlations, entropies, n_converged = np.zeros((seeds, k)), np.zeros((seeds, k)), 0
         full = whiten(whole._rows(whole._check_data(X, reset=False)), torch.float64)
-        covariance = full.inverse @ full.inverse.T
         for seed in range(seeds):
             order = rng.permutation(n)
             halves = [np.sort(order[: n // 2]), np.sort(order[n // 2 :])]
@@ -223,8 +231,8 @@ def stability(
                 bar.update()
             n_converged += sum(ica.converged_ for ica in fits)
             first, second = (ica.components_ for ica in fits)
-            named, _ = _match(whole.components_, first, covariance)
-            other, agreement = _match(first, second, covariance)
+            named, _ = _match(whole.components_, first, full.inverse)
+            other, agreement = _match(first, second, full.inverse)
             correlations[seed] = agreement[named]
             held_out = [
                 negentropy(ica.transform(_rows(X, half)))
@@ -259,12 +267,14 @@ def rotation_chance_level(k: int, rng: np.random.RandomState) -> float:
 
 
 def _match(
-    first: np.ndarray, second: np.ndarray, covariance: np.ndarray
+    first: np.ndarray, second: np.ndarray, factor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    # For each row of `first`, its partner in `second` and their absolute correlation.
-    products = first @ covariance @ second.T
-    scales = [np.sqrt(np.einsum("ij,jk,ik->i", w, covariance, w)) for w in (first, second)]
-    table = np.abs(products) / np.outer(*scales)
+    # For each row of `first`, its partner in `second` and their absolute correlation, where the
+    # data have the covariance factor @ factor.T, which itself could leave the range of floats.
+    units = [
+        w / np.linalg.norm(w, axis=1, keepdims=True) for w in (first @ factor, second @ factor)
+    ]
+    table = np.abs(units[0] @ units[1].T)
     _, partners = linear_sum_assignment(table, maximize=True)
     return partners, table[np.arange(len(table)), partners]
 

@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 
 from tutorials_lib._arrays import as_float64
 from tutorials_lib._ica_estimator import FastICA
-from tutorials_lib._ica_evidence import StabilityResult, stability
+from tutorials_lib._ica_evidence import StabilityResult, _rows, stability
+from tutorials_lib._measuring import is_constant, rescale
 from tutorials_lib._validation import check_integer
 
 # A pipeline is accepted if its stability reaches the first number, and this share of its
@@ -73,7 +74,7 @@ def group_means(X: Any, labels: Any) -> dict[Any, np.ndarray]:
     """
     labels = _labels(labels, len(X))
     return {
-        label: as_float64("X", X[_mask(X, labels == label)]).mean(axis=0)
+        label: as_float64("X", _rows(X, np.flatnonzero(labels == label))).mean(axis=0)
         for label in np.unique(labels).tolist()
     }
 
@@ -103,8 +104,9 @@ def center_by(X: Any, labels: Any, *, means: dict[Any, np.ndarray] | None = None
 
     Raises
     ------
-    ValueError
-        If the number of labels is not that of the rows, or a label has no mean.
+    TypeError, ValueError
+        If the number of labels is not that of the rows, a label is NaN, labels are of several
+        types, or a label has no mean or one of another length.
 
     Examples
     --------
@@ -121,11 +123,18 @@ def center_by(X: Any, labels: Any, *, means: dict[Any, np.ndarray] | None = None
         centred = X.astype(X.dtype if np.issubdtype(X.dtype, np.floating) else np.float64)
     for label in np.unique(labels).tolist():
         if label not in means:
-            raise ValueError(f"means has no entry for the label {label!r}; it has {sorted(means)}")
-        mask = _mask(X, labels == label)
-        mean = means[label]
+            raise ValueError(f"means has no entry for the label {label!r}; it has {list(means)}")
+        mask = labels == label
+        mean = as_float64(f"means[{label!r}]", means[label])
+        if mean.shape not in ((), tuple(X.shape[1:])):
+            raise ValueError(
+                f"means[{label!r}] must have shape {tuple(X.shape[1:])}, as a row of X, got "
+                f"{mean.shape}"
+            )
         if isinstance(centred, torch.Tensor):
-            centred[mask] -= torch.as_tensor(mean, dtype=centred.dtype, device=centred.device)
+            mask = torch.from_numpy(mask).to(centred.device)
+            mean = torch.from_numpy(mean).to(centred.dtype).to(centred.device)
+            centred[mask] -= mean
         else:
             centred[mask] = centred[mask] - mean
     return centred
@@ -211,12 +220,16 @@ def recommend_pipeline(
     max_rows = check_integer("max_rows", max_rows, 4)
     n = len(embeddings)
     labels = None if modality is None else _labels(modality, n)
+    if labels is not None and len(np.unique(labels)) != 2:
+        raise ValueError(f"modality must have two different labels, got {len(np.unique(labels))}")
     index = np.arange(n) if n <= max_rows else np.sort(rng.choice(n, max_rows, replace=False))
-    x = as_float64("embeddings", embeddings[_index(embeddings, index)])
+    x = as_float64("embeddings", _rows(embeddings, index))
     if x.ndim != 2 or len(x) < 4:
         raise ValueError(f"embeddings must have at least 4 rows and 2 axes, got shape {x.shape}")
     options = {"seeds": seeds, "max_iter": max_iter, "random_state": rng, "progress": progress}
-    norms = np.linalg.norm(x, axis=1)
+    # What is measured of the embeddings themselves does not depend on their unit.
+    unit = np.ldexp(1.0, np.frexp(np.abs(x).max())[1])
+    norms = np.linalg.norm(x / unit, axis=1)
     reasons: list[str] = []
     of_modality: dict[str, float] = {}
     if labels is not None:
@@ -227,7 +240,7 @@ def recommend_pipeline(
     sources = whole.ica.transform(x)
     squares = np.square(sources)
     spread = squares.var(axis=0).sum()
-    variances = np.linalg.eigvalsh(np.cov(x.T).reshape(x.shape[1], -1))
+    variances = np.linalg.eigvalsh(np.cov((x / unit).T).reshape(x.shape[1], -1))
     beyond = _beyond_noise(x, rng)
     measured = {
         "n": float(len(x)),
@@ -279,9 +292,13 @@ def _remove_modality(
 ) -> tuple[np.ndarray, dict[str, float]]:
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) != 2:
-        raise ValueError(f"modality must have two different labels, got {len(names)}")
+        raise ValueError(
+            f"all of the {len(x)} rows that max_rows has left are of the modality "
+            f"{names.tolist()[0]!r}; raise max_rows"
+        )
     centred = center_by(x, labels)
-    share = 1 - centred.var(axis=0).sum() / x.var(axis=0).sum()
+    unit = np.ldexp(1.0, np.frexp(np.abs(x).max())[1])
+    share = 1 - (centred / unit).var(axis=0).sum() / (x / unit).var(axis=0).sum()
     from_raw = _fit_all(x, rng, max_iter)
     table = np.corrcoef(from_raw.T, codes)[-1, :-1]
     correlation = float(np.abs(table).max())
@@ -301,7 +318,7 @@ def _fit_all(x: np.ndarray, rng: np.random.RandomState, max_iter: int) -> np.nda
 
 
 def _beyond_noise(x: np.ndarray, rng: np.random.RandomState) -> int:
-    varying = x[:, x.std(axis=0) > 0]
+    varying = rescale(x[:, ~is_constant(x)])
     if varying.shape[1] < 2:
         return varying.shape[1]
     shuffled = np.stack([rng.permutation(column) for column in varying.T], axis=1)
@@ -328,12 +345,11 @@ def _labels(labels: Any, n: int) -> np.ndarray:
     array = labels.cpu().numpy() if isinstance(labels, torch.Tensor) else np.asarray(labels)
     if array.shape != (n,):
         raise ValueError(f"there must be one label a row, so {n}, got shape {array.shape}")
+    if array.dtype.kind not in "biufUS" and len({type(label) for label in array}) > 1:
+        raise TypeError(
+            "labels must be of one type, got "
+            f"{', '.join(sorted({type(label).__name__ for label in array}))}"
+        )
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError(f"labels must not be NaN, got {int(np.isnan(array).sum())} that are")
     return array
-
-
-def _index(X: Any, index: np.ndarray) -> Any:
-    return torch.from_numpy(index).to(X.device) if isinstance(X, torch.Tensor) else index
-
-
-def _mask(X: Any, mask: np.ndarray) -> Any:
-    return _index(X, mask)

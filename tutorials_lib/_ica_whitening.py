@@ -87,22 +87,19 @@ class Whitening:
     matrix, inverse
         Shapes (rank, d) and (d, rank): the principal directions in descending order of variance,
         divided and multiplied by the standard deviations along them.
-    variances
-        Variances along the principal directions, shape (rank,).
-    total_variance
-        Sum over all principal directions, kept or not.
+    shares
+        Shares of the whole variance along the principal directions, shape (rank,).
     """
 
     mean: np.ndarray
     matrix: np.ndarray
     inverse: np.ndarray
-    variances: np.ndarray
-    total_variance: float
+    shares: np.ndarray
 
     @property
     def rank(self) -> int:
         """Number of directions in which the data vary."""
-        return len(self.variances)
+        return len(self.shares)
 
     def keep(self, n_components: int) -> Whitening:
         """Keep the leading principal directions only."""
@@ -110,8 +107,7 @@ class Whitening:
             self.mean,
             self.matrix[:n_components],
             self.inverse[:, :n_components],
-            self.variances[:n_components],
-            self.total_variance,
+            self.shares[:n_components],
         )
 
 
@@ -161,7 +157,7 @@ def whiten(rows: Rows, precision: torch.dtype, report: Report = lambda n: None) 
     epsilon = torch.finfo(precision).eps
     varies = deviation > epsilon * np.abs(mean) / unit
     if not varies.any():
-        return Whitening(mean, np.zeros((0, d)), np.zeros((d, 0)), np.zeros(0), 0.0)
+        return Whitening(mean, np.zeros((0, d)), np.zeros((d, 0)), np.zeros(0))
     scale = np.where(varies, deviation, 1.0)
     correlation = np.where(np.outer(varies, varies), covariance / np.outer(scale, scale), 0.0)
     values, vectors = np.linalg.eigh(correlation)
@@ -170,16 +166,20 @@ def whiten(rows: Rows, precision: torch.dtype, report: Report = lambda n: None) 
     # factor @ factor.T is the covariance. Its singular vectors are the principal directions, to
     # an accuracy that squaring has not halved.
     largest = unit[varies].max()
-    factor = (scale * unit / largest)[:, None] * vectors[:, kept] * np.sqrt(values[kept])
-    directions, deviations, _ = np.linalg.svd(factor, full_matrices=False)
-    deviations = deviations * largest
-    return Whitening(
-        mean,
-        (directions / deviations).T.copy(),
-        directions * deviations,
-        deviations**2,
-        float(np.square(deviations).sum()),
-    )
+    sizes = scale * (unit / largest)
+    roots = np.sqrt(values[kept])
+    factor = sizes[:, None] * vectors[:, kept] * roots
+    directions, deviations, turn = np.linalg.svd(factor, full_matrices=False)
+    squares = np.square(deviations / deviations[0])
+    shares = squares / squares.sum()
+    if kept.sum() < varies.sum():
+        deviations = deviations * largest
+        return Whitening(mean, (directions / deviations).T.copy(), directions * deviations, shares)
+    # Small singular vectors are inexact where the units of the columns differ much, but any
+    # rotation of white data is white: turn @ (inverse of the factor) is the same matrix, without
+    # a division by what is inexact.
+    inverse = vectors[:, kept] / roots / (scale * unit)[:, None]
+    return Whitening(mean, turn @ inverse.T, factor @ turn.T * largest, shares)
 
 
 @dataclass(frozen=True, eq=False)

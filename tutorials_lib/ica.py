@@ -112,10 +112,10 @@ class PCAFastICA(FastICA):
             raise ValueError(
                 f"n_components must be an integer or a share of the variance in (0, 1), got {share}"
             )
-        held = np.cumsum(full.variances) / full.variances.sum()
+        held = np.cumsum(full.shares)
         return min(int(np.searchsorted(held, share)) + 1, full.rank)
 
     def _store(self, whitening: Whitening, solution: Solution) -> None:
         super()._store(whitening, solution)
         self.n_components_ = len(self.components_)
-        self.explained_variance_ratio_ = whitening.variances / whitening.total_variance
+        self.explained_variance_ratio_ = whitening.shares

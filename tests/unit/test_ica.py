@@ -594,3 +594,89 @@ def test_too_few_rows_to_halve_are_named():
         stability(np.random.default_rng(0).normal(size=(20, 15)), max_iter=5)
     with pytest.raises(ValueError, match="at least 4 rows"):
         stability(np.zeros((3, 2)))
+
+
+# --- Units, however extreme
+
+
+@pytest.mark.parametrize("decades", [4, 8, 12, 20])
+def test_case_10_sources_are_white_whatever_the_units_of_the_columns(decades):
+    """Columns that differ by up to 40 orders of magnitude, as units do that nobody has chosen."""
+    x, s = mixtures(3000, 4)
+    y = x * 10.0 ** np.array([decades, -decades, 0, decades / 2])
+    ica = FastICA(random_state=0, progress=False).fit(y)
+    found = ica.transform(y)
+    assert ica.converged_
+    np.testing.assert_allclose(np.cov(found.T, bias=True), np.eye(4), atol=1e-9)
+    assert matched(found, s).min() > 0.98
+    np.testing.assert_allclose((ica.inverse_transform(found) - y) / y.std(axis=0), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_no_unit_is_too_large_or_too_small(scale):
+    x, s = mixtures(3000, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ica = PCAFastICA(0.9999, random_state=0, progress=False).fit(x * scale)
+        plain = PCAFastICA(0.9999, random_state=0, progress=False).fit(x)
+        np.testing.assert_allclose(
+            ica.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=1e-9
+        )
+        np.testing.assert_allclose(negentropy(s * scale), negentropy(s), rtol=1e-9)
+        tested = recommend_pipeline(x * scale, seeds=1, progress=False)
+    usual = recommend_pipeline(x, seeds=1, progress=False)
+    assert (tested.pipeline, tested.k) == (usual.pipeline, usual.k)
+    for name, value in usual.measured.items():
+        assert tested.measured[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_negentropy_of_a_column_that_only_rounding_varies_is_zero():
+    columns = np.stack([np.full(n_rows := 1001, value) for value in (0.1, 1e9 + 0.1, 0.0)], 1)
+    columns[: n_rows // 2] *= 1 + 2e-16
+    np.testing.assert_array_equal(negentropy(columns), 0)
+
+
+# --- What users pass
+
+
+def test_rows_may_be_lists():
+    x, _ = mixtures(200, 3)
+    labels = ["a", "b"] * 100
+    by_list, by_array = group_means(x.tolist(), labels), group_means(x, labels)
+    for label, mean in by_array.items():
+        np.testing.assert_array_equal(by_list[label], mean)
+    given = recommend_pipeline(x.tolist(), seeds=1, progress=False)
+    assert given.measured == recommend_pipeline(x, seeds=1, progress=False).measured
+
+
+def test_labels_that_name_no_groups_are_refused():
+    x, _ = mixtures(6, 2)
+    with pytest.raises(TypeError, match="of one type, got NoneType, str"):
+        center_by(x, [None, "a"] * 3)
+    with pytest.raises(ValueError, match="must not be NaN, got 3"):
+        center_by(x, [np.nan, 1.0] * 3)
+    with pytest.raises(ValueError, match=r"means\['a'\] must have shape \(2,\)"):
+        center_by(x, ["a"] * 6, means={"a": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"no entry for the label 'a'; it has \['b', 1\]"):
+        center_by(x, ["a"] * 6, means={"b": 0.0, 1: 1.0})
+
+
+def test_a_modality_that_no_row_is_left_of_is_named():
+    x, _ = mixtures(500, 2)
+    labels = ["text"] * 499 + ["image"]
+    with pytest.raises(ValueError, match="of the modality 'text'; raise max_rows"):
+        recommend_pipeline(x, modality=labels, max_rows=4, seeds=1, progress=False)
+
+
+def test_imaginary_parts_are_not_dropped():
+    x, _ = mixtures(100, 2)
+    ica = FastICA(random_state=0, progress=False, max_iter=1000).fit(x)
+    for sources in (x + 1j, torch.tensor(x) + 1j):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            ica.inverse_transform(sources)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 0.0])
+def test_a_level_has_a_probability(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        negentropy_null_level(100, alpha=alpha)
