@@ -41,6 +41,7 @@ __all__ = [
     "decode",
     "list_images",
     "make_geometry",
+    "raise_error",
 ]
 
 IMAGE_SUFFIXES = (
@@ -102,7 +103,7 @@ def list_images(folder: str | Path) -> list[Path]:
         )
     found = []
     n_others = 0
-    for parent, folders, names in os.walk(folder, onerror=_raise):
+    for parent, folders, names in os.walk(folder, onerror=raise_error):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if name.startswith("."):
@@ -119,7 +120,8 @@ def list_images(folder: str | Path) -> list[Path]:
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
-def _raise(error: OSError) -> None:
+def raise_error(error: OSError) -> None:
+    """Pass on what ``os.walk`` would swallow."""
     # Otherwise a folder that may not be read would look as if it were empty.
     raise error
 

@@ -16,6 +16,7 @@ says what it expected where it finds something else. Pictures are opened by
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import open_clip
 
-from tutorials_lib._image_reading import IMAGE_SUFFIXES
+from tutorials_lib._image_reading import IMAGE_SUFFIXES, raise_error
+from tutorials_lib._validation import check_integer
 
 __all__ = [
     "DATASETS",
@@ -75,8 +77,33 @@ class ImageFolder:
         return np.unique(self.labels)
 
     def take(self, index: Sequence[int] | np.ndarray) -> ImageFolder:
-        """Return the images at some positions; labels and class names keep their meaning."""
-        index = np.asarray(index, dtype=np.int64)
+        """Return the images at some positions; labels and class names keep their meaning.
+
+        Parameters
+        ----------
+        index
+            Whole numbers, or a mask of one boolean for each image.
+
+        Raises
+        ------
+        TypeError
+            If it holds other things.
+        IndexError
+            If there is no such image, or a mask has another length.
+        """
+        index = np.asarray(index)
+        if index.dtype == np.bool_:
+            if index.shape != (len(self),):
+                raise IndexError(
+                    f"a mask must have shape ({len(self)},), one entry an image, got {index.shape}"
+                )
+            index = np.flatnonzero(index)
+        if index.ndim != 1 or (index.size and not np.issubdtype(index.dtype, np.integer)):
+            raise TypeError(
+                "images are taken by a list of whole numbers or a mask, got entries of dtype "
+                f"{index.dtype} in shape {index.shape}"
+            )
+        index = index.astype(np.int64)
         return ImageFolder(
             tuple(self.paths[i] for i in index), self.labels[index], self.class_names
         )
@@ -171,6 +198,7 @@ def image_folder(
     ----------
     path
         The folder. Hidden entries, and files that are no pictures by their suffix, are left out.
+        Pictures elsewhere than directly in a class's folder are an error: they would be lost.
     folders
         Names of the classes' folders in the order of the labels; not all have to be there.
         ``None`` for all that are there, sorted by name, digits by value: "2" before "10".
@@ -185,14 +213,30 @@ def image_folder(
     Raises
     ------
     DatasetError
-        If there is no such folder, a class's folder is not among ``folders`` or holds no picture,
-        or the numbers of names differ.
+        If there is no such folder, there is no class's folder in it, one is not among ``folders``
+        or holds no picture, pictures lie elsewhere, names of folders occur twice, or the numbers of
+        names differ.
+    TypeError
+        If names are given as one string.
     """
+    for what, given in (("folders", folders), ("class_names", class_names)):
+        if isinstance(given, str):
+            raise TypeError(f"{what} must be a list of names, got one string; write [{given!r}]")
     path = Path(path)
     found = _subfolders(path)
+    if not found:
+        raise DatasetError(f"{str(path)!r} must hold one folder for each class, it holds none")
+    beside = [entry.name for entry in _entries(path) if _is_picture(entry)]
+    if beside:
+        raise DatasetError(
+            f"{str(path)!r} holds {len(beside)} pictures beside the folders of its classes, first "
+            f"{min(beside)!r}; move each into the folder of its class"
+        )
     if folders is None:
         folders = found
     order = {name: label for label, name in enumerate(folders)}
+    if len(order) != len(folders):
+        raise DatasetError("folders must be distinct: labels are their positions")
     unknown = [name for name in found if name not in order]
     if unknown:
         raise DatasetError(
@@ -204,11 +248,14 @@ def image_folder(
         raise DatasetError(f"{len(names)} class names were given for {len(folders)} classes")
     paths, labels = [], []
     for name in sorted(found, key=order.__getitem__):
-        pictures = sorted(
-            entry
-            for entry in (path / name).iterdir()
-            if entry.suffix.lower() in IMAGE_SUFFIXES and not entry.name.startswith(".")
-        )
+        entries = _entries(path / name)
+        below = [entry.name for entry in entries if entry.is_dir() and _holds_pictures(entry)]
+        if below:
+            raise DatasetError(
+                f"the class folder {str(path / name)!r} holds folders with pictures, first "
+                f"{min(below)!r}; the pictures of a class must lie in its folder itself"
+            )
+        pictures = sorted(path / name / entry.name for entry in entries if _is_picture(entry))
         if not pictures:
             raise DatasetError(f"the class folder {str(path / name)!r} holds no picture")
         paths += pictures
@@ -332,14 +379,18 @@ def _read_split(name: str, root: Path, split: _Split) -> Dataset:
         if not path.exists():
             raise DatasetError(f"there is no {str(path)!r}; {expected}")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
         entries = {
-            part: [(str(path), int(label), str(called)) for path, label, called in content[part]]
+            part: [
+                (str(path), check_integer("label", label, 0), str(called))
+                for path, label, called in content[part]
+            ]
             for part in ("train", "val", "test")
         }
     except (ValueError, KeyError, TypeError) as error:
         raise DatasetError(
-            f"{str(file)!r} must map train, val and test to lists of [path, label, class name]"
+            f"{str(file)!r} must map train, val and test to lists of [path, label, class name] "
+            f"with labels 0, 1, 2, …: {error}"
         ) from error
     called: dict[int, str] = {}
     for path, label, class_name in chain.from_iterable(entries.values()):
@@ -370,12 +421,12 @@ def _read_aircraft(folder: Path) -> Dataset:
                 f"there is no {str(path)!r}; fgvc_aircraft needs variants.txt, "
                 "images_variant_train.txt, …_val.txt, …_test.txt and the folder images"
             )
-    names = tuple(variants.read_text(encoding="utf-8").splitlines())
+    names = tuple(_lines(variants))
 
     def part(*keys: str) -> ImageFolder:
         paths, labels = [], []
         for key in keys:
-            for line in lists[key].read_text(encoding="utf-8").splitlines():
+            for line in _lines(lists[key]):
                 picture, _, variant = line.partition(" ")
                 if variant not in names:
                     raise DatasetError(
@@ -388,6 +439,11 @@ def _read_aircraft(folder: Path) -> Dataset:
 
     template = "a photo of a {}, a type of aircraft."
     return Dataset("fgvc_aircraft", part("train", "val"), part("test"), (template,))
+
+
+def _lines(file: Path) -> list[str]:
+    """Read the lines that hold something; a mark at the beginning, as Windows sets, is left out."""
+    return [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
 
 
 def _listed(
@@ -405,8 +461,26 @@ def _listed(
 def _subfolders(path: Path) -> list[str]:
     if not path.is_dir():
         raise DatasetError(f"there is no folder {str(path)!r}, with one folder for each class")
-    found = [entry.name for entry in path.iterdir() if entry.is_dir()]
-    return sorted((name for name in found if not name.startswith(".")), key=_natural)
+    return sorted((entry.name for entry in _entries(path) if entry.is_dir()), key=_natural)
+
+
+def _entries(path: str | Path) -> list[os.DirEntry[str]]:
+    # Unlike paths, entries mostly know what they are without another look at the disk, which
+    # counts for a million pictures.
+    with os.scandir(path) as entries:
+        return [entry for entry in entries if not entry.name.startswith(".")]
+
+
+def _is_picture(entry: os.DirEntry[str]) -> bool:
+    return Path(entry.name).suffix.lower() in IMAGE_SUFFIXES and not entry.is_dir()
+
+
+def _holds_pictures(folder: os.DirEntry[str]) -> bool:
+    return any(
+        Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".")
+        for _, _, names in os.walk(folder.path, onerror=raise_error)
+        for name in names
+    )
 
 
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:

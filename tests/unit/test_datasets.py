@@ -97,7 +97,7 @@ def test_folders_that_do_not_fit_are_named(tmp_path):
     with pytest.raises(DatasetError, match="1 folders that are no class of this data set: b"):
         image_folder(tmp_path, folders=["a"])
     with pytest.raises(DatasetError, match="3 class names were given for 2 classes"):
-        image_folder(tmp_path, class_names="xyz")
+        image_folder(tmp_path, class_names=["x", "y", "z"])
     (tmp_path / "c").mkdir()
     with pytest.raises(DatasetError, match=r"class folder .*c.* holds no picture"):
         image_folder(tmp_path)
@@ -252,3 +252,79 @@ def test_unknown_names_are_refused(tmp_path):
         read_dataset("cifar", tmp_path)
     with pytest.raises(ValueError, match="must be one of v2, sketch, r, a, got 'c'"):
         read_shift("c", tmp_path)
+
+
+# --- Nothing is lost, and nothing read as something else
+
+
+def test_a_folder_without_classes_is_an_error_and_not_empty(tmp_path):
+    touch(tmp_path / "1.jpg")
+    (tmp_path / "empty").mkdir()
+    for folder, options in ((tmp_path / "empty", {}), (tmp_path / "empty", {"folders": ["a"]})):
+        with pytest.raises(DatasetError, match="one folder for each class, it holds none"):
+            image_folder(folder, **options)
+
+
+def test_pictures_that_would_be_left_out_are_an_error(tmp_path):
+    touch(tmp_path / "a/1.jpg", tmp_path / "a/more/deep/2.jpg", tmp_path / "a/notes/x.txt")
+    with pytest.raises(DatasetError, match=r"class folder .*a.* first 'more'; .* in its folder it"):
+        image_folder(tmp_path)
+    (tmp_path / "a/more/deep/2.jpg").unlink()
+    touch(tmp_path / "b/1.jpg", tmp_path / "top.png")
+    with pytest.raises(DatasetError, match=r"1 pictures beside .* first 'top\.png'"):
+        image_folder(tmp_path)
+    (tmp_path / "top.png").unlink()
+    assert len(image_folder(tmp_path)) == 2
+
+
+def test_a_folder_called_like_a_picture_is_none(tmp_path):
+    touch(tmp_path / "a/1.jpg")
+    (tmp_path / "a/2.jpg").mkdir()
+    assert [path.name for path in image_folder(tmp_path).paths] == ["1.jpg"]
+
+
+def test_names_are_lists_without_repetition(tmp_path):
+    touch(tmp_path / "a/1.jpg")
+    with pytest.raises(DatasetError, match="folders must be distinct"):
+        image_folder(tmp_path, folders=["a", "b", "a"])
+    for option in ("folders", "class_names"):
+        with pytest.raises(TypeError, match=rf"{option} must be a list .* write \['a'\]"):
+            image_folder(tmp_path, **{option: "a"})
+
+
+def test_take_reads_masks_and_refuses_fractions(tmp_path):
+    """A mask read as positions would give the first two images over and over."""
+    touch(*(tmp_path / name / "1.jpg" for name in "abc"))
+    folder = image_folder(tmp_path)
+    np.testing.assert_array_equal(folder.take(folder.labels == 2).labels, [2])
+    np.testing.assert_array_equal(folder.take([False, True, True]).labels, [1, 2])
+    assert len(folder.take([])) == 0
+    with pytest.raises(IndexError, match=r"shape \(3,\)"):
+        folder.take([True])
+    for wrong in ([0.7], [[0]], 1, ["a"]):
+        with pytest.raises(TypeError, match="whole numbers or a mask"):
+            folder.take(wrong)
+
+
+@pytest.mark.parametrize("label", [1.7, True, "1", -1, None])
+def test_labels_of_split_files_are_whole_numbers(tmp_path, label):
+    write_split(tmp_path, "dtd", {**SPLIT, "val": [["a/2.jpg", label, "dotted"]]})
+    with pytest.raises(DatasetError, match="with labels 0, 1, 2, …: label must be"):
+        read_dataset("dtd", tmp_path)
+
+
+def test_files_saved_on_windows_are_read(tmp_path):
+    """With a mark at the beginning, other ends of lines, and an empty line at the end."""
+    folder = write_split(tmp_path, "dtd")
+    file = folder / datasets._SPLITS["dtd"].file
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert len(read_dataset("dtd", tmp_path).train) == 3
+    aircraft = tmp_path / "fgvc_aircraft"
+    touch(*(aircraft / "images" / f"{number}.jpg" for number in range(2)))
+    (aircraft / "variants.txt").write_bytes(b"\xef\xbb\xbfA340\r\nB747\r\n\r\n")
+    for part in ("train", "val", "test"):
+        lines = b"\xef\xbb\xbf0 A340\r\n1 B747\r\n\r\n"
+        (aircraft / f"images_variant_{part}.txt").write_bytes(lines)
+    dataset = read_dataset("fgvc_aircraft", tmp_path)
+    assert dataset.test.class_names == ("A340", "B747")
+    np.testing.assert_array_equal(dataset.test.labels, [0, 1])
