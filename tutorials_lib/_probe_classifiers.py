@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from tutorials_lib._probing import ValidatedProbe
+from tutorials_lib._probing import ValidatedProbe, several
 from tutorials_lib._validation import check_integer, check_positive
 
 __all__ = ["CentroidProbe", "ForestProbe", "LinearProbe"]
@@ -118,11 +118,8 @@ class LinearProbe(ValidatedProbe):
     ) -> Iterator[tuple[dict[str, float], _Linear]]:
         if self.penalty not in _CS:
             raise ValueError(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
-        strengths = sorted(
-            check_positive("Cs", C) for C in (_CS[self.penalty] if self.Cs is None else self.Cs)
-        )
-        if not strengths:
-            raise ValueError("Cs must hold at least one strength")
+        given = _CS[self.penalty] if self.Cs is None else self.Cs
+        strengths = sorted(check_positive("Cs", C) for C in several("Cs", given))
         ratio = float(self.penalty == "l1")
         tol = self.tol if self.tol is not None else (1e-3 if ratio else 1e-6)
         model = LogisticRegression(
@@ -158,9 +155,12 @@ class LinearProbe(ValidatedProbe):
 @dataclass(frozen=True, eq=False)
 class _Forest:
     forest: RandomForestClassifier
+    exponents: np.ndarray
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        return self.forest.predict_proba(rows)
+        scaled = np.ldexp(rows.astype(np.float64), -self.exponents)
+        # Rows far beyond those fitted on stay within float32.
+        return self.forest.predict_proba(np.clip(scaled, -1e30, 1e30))
 
 
 class ForestProbe(ValidatedProbe):
@@ -194,14 +194,19 @@ class ForestProbe(ValidatedProbe):
     def _fits(
         self, rows: np.ndarray, positions: np.ndarray, n_classes: int
     ) -> Iterator[tuple[dict[str, float], _Forest]]:
-        for depth in sorted(check_integer("depths", depth, 1) for depth in self.depths):
+        # Trees are grown in float32, on differences of at least 1e-7. They see only the order of
+        # a column's entries, which a power of two keeps.
+        exponents = np.frexp(np.abs(rows).max(axis=0))[1]
+        rows = np.ldexp(rows.astype(np.float64), -exponents)
+        depths = several("depths", self.depths)
+        for depth in sorted(check_integer("depths", depth, 1) for depth in depths):
             forest = RandomForestClassifier(
                 check_integer("n_trees", self.n_trees, 1), max_depth=depth, random_state=self.seed
             )
             with warnings.catch_warnings():
                 _expect_few_shots()
                 forest.fit(rows, positions)
-            yield {"depth": depth}, _Forest(forest)
+            yield {"depth": depth}, _Forest(forest, exponents)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +256,9 @@ class CentroidProbe(ValidatedProbe):
     ) -> Iterator[tuple[dict[str, float], _Centroids]]:
         d = rows.shape[1]
         numbers = (
-            [2**i for i in range(d.bit_length())] + [d] if self.n_kept is None else self.n_kept
+            [2**i for i in range(d.bit_length())] + [d]
+            if self.n_kept is None
+            else several("n_kept", self.n_kept)
         )
         numbers = sorted({check_integer("n_kept", number, 1) for number in numbers})
         numbers = [number for number in numbers if number <= d]

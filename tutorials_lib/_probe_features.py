@@ -93,7 +93,8 @@ class PCAFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components
-        Number of directions; ``None`` for all in which the data vary.
+        Number of directions; ``None`` for all in which the data vary. A direction whose variance
+        is below about 1e-13 of the largest counts as none, so columns should be in like units.
     whiten
         Whether to scale them to unit variance.
 
@@ -119,17 +120,22 @@ class PCAFeatures(TransformerMixin, BaseEstimator):
         """
         rows = as_rows("X", X)
         n, d = rows.shape
-        self.mean_ = rows.mean(axis=0, dtype=np.float64)
+        for name in ("mean_", "components_", "variances_", "n_features_in_"):
+            vars(self).pop(name, None)
+        # In a unit near the largest entry, a power of two: squares stay within floats.
+        exponent = int(np.frexp(np.abs(rows).max())[1])
+        mean = np.ldexp(rows, -exponent).mean(axis=0, dtype=np.float64)
         covariance = np.zeros((d, d))
         for start in range(0, n, 65536):
-            centred = rows[start : start + 65536] - self.mean_
+            centred = np.ldexp(rows[start : start + 65536], -exponent) - mean
             covariance += centred.T @ centred
         values, vectors = np.linalg.eigh(covariance / n)
         values, vectors = values[::-1], vectors[:, ::-1]
-        # What rounding in the data, and in squares, leaves of a variance that is zero.
-        scale = max(float(np.abs(rows).max()) ** 2, np.finfo(np.float64).tiny)
-        precision = max((d * np.finfo(rows.dtype).eps) ** 2, 10 * d * np.finfo(np.float64).eps)
-        rank = min(int((values > precision * max(values[0], scale / n)).sum()), n - 1)
+        # What rounding leaves of a variance that is zero: in squares, and in the data.
+        epsilon, precise = np.finfo(rows.dtype).eps, np.finfo(np.float64).eps
+        precision = max((d * epsilon) ** 2, 10 * d * precise)
+        floor = max(precision * values[0], 10 * d * epsilon**2, np.finfo(np.float64).tiny)
+        rank = min(int((values > floor).sum()), n - 1)
         k = (
             rank
             if self.n_components is None
@@ -140,17 +146,19 @@ class PCAFeatures(TransformerMixin, BaseEstimator):
                 f"n_components={self.n_components} was asked for, but {n} rows of {d} columns "
                 f"vary in {rank} directions only; take fewer components or more rows"
             )
-        self.variances_ = values[:k].copy()
-        self.components_ = vectors[:, :k].T.copy()
+        components = vectors[:, :k].T.copy()
         if self.whiten:
-            self.components_ /= np.sqrt(self.variances_)[:, None]
+            components = np.ldexp(components / np.sqrt(values[:k])[:, None], -exponent)
+        self.mean_ = np.ldexp(mean, exponent)
+        self.variances_ = np.ldexp(values[:k], 2 * exponent)
         self.n_features_in_ = d
+        self.components_ = components
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the features, float64, shape (N, n_components)."""
         check_is_fitted(self)
-        return (as_rows("X", X) - self.mean_) @ self.components_.T
+        return (_same_columns(self, X) - self.mean_) @ self.components_.T
 
 
 class _Raw(TransformerMixin, BaseEstimator):
@@ -161,7 +169,14 @@ class _Raw(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        return as_rows("X", X)
+        return _same_columns(self, X)
+
+
+def _same_columns(transformer: BaseEstimator, X: Any) -> np.ndarray:
+    rows, fitted = as_rows("X", X), transformer.n_features_in_
+    if rows.shape[1] != fitted:
+        raise ValueError(f"the features were fitted on {fitted} columns, X has {rows.shape[1]}")
+    return rows
 
 
 def features(

@@ -27,6 +27,8 @@ __all__ = [
     "as_rows",
     "hits",
     "positions_of",
+    "scaled_rows",
+    "several",
 ]
 
 # Rows scored at a time, so that the scores of a large test set are never held at once.
@@ -96,6 +98,12 @@ def as_labels(name: str, labels: Any, rows: int | None = None) -> np.ndarray:
     if isinstance(labels, torch.Tensor):
         labels = labels.detach().cpu().numpy()
     values = np.asarray(labels)
+    if values.dtype == object and values.ndim == 1 and len(values):
+        # As pandas keeps strings.
+        for kinds in ((str,), (int, np.integer)):
+            if all(isinstance(v, kinds) and not isinstance(v, bool) for v in values):
+                values = np.array(values.tolist())
+                break
     if values.ndim != 1 or not len(values):
         raise ValueError(f"{name} must have shape (N,) with N >= 1, got {values.shape}")
     if values.dtype.kind not in "iuU":
@@ -105,7 +113,43 @@ def as_labels(name: str, labels: Any, rows: int | None = None) -> np.ndarray:
     return values
 
 
-def positions_of(name: str, labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def several(name: str, values: Any) -> list[Any]:
+    """Return what validation is to choose from as a list: one number or several, but not none.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    values = [values] if np.ndim(values) == 0 else list(values)
+    if not values:
+        raise ValueError(f"{name} must be a number or several to choose from, got none")
+    return values
+
+
+def scaled_rows(name: str, rows: np.ndarray) -> np.ndarray:
+    """Scale rows to unit norm, in float64.
+
+    Raises
+    ------
+    ValueError
+        If a row is zero.
+    """
+    rows = rows.astype(np.float64)
+    # By powers of two first: squares of very large or small entries leave the range of floats.
+    rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1])
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not norms.all():
+        raise ValueError(f"{name} holds {int((norms == 0).sum())} zero vectors, without direction")
+    return rows / norms
+
+
+def positions_of(
+    name: str,
+    labels: np.ndarray,
+    classes: np.ndarray,
+    of_classes: str = "that the probe was not fitted on",
+) -> np.ndarray:
     """Return where each label stands among the sorted classes.
 
     Raises
@@ -116,9 +160,7 @@ def positions_of(name: str, labels: np.ndarray, classes: np.ndarray) -> np.ndarr
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         some = ", ".join(map(str, unknown[:5]))
-        raise ValueError(
-            f"{name} holds {len(unknown)} classes that the probe was not fitted on: {some}"
-        )
+        raise ValueError(f"{name} holds {len(unknown)} classes {of_classes}: {some}")
     return np.searchsorted(classes, labels)
 
 
@@ -189,6 +231,8 @@ class ValidatedProbe(BaseEstimator):
         ------
         TypeError, ValueError
             If shapes, types or labels do not fit, or there are fewer than two classes.
+        FloatingPointError
+            If scores leave the range of floats.
         """
         X, X_val = as_rows("X", X), as_rows("X_val", X_val)
         y, y_val = as_labels("y", y, len(X)), as_labels("y_val", y_val, len(X_val))
@@ -201,25 +245,29 @@ class ValidatedProbe(BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"a probe needs at least two classes, y holds {len(classes)}")
         right = positions_of("y_val", y_val, classes)
+        # What an earlier fit has found must not mix with what one finds that fails half way.
+        for name in ("chosen", "candidates", "validation_accuracy", "_scorer"):
+            vars(self).pop(name, None)
         self.classes_, self.n_features_in_ = classes, X.shape[1]
-        self.candidates: list[Candidate] = []
+        candidates: list[Candidate] = []
         scorers = []
         for options, scorer in self._fits(X, np.searchsorted(classes, y), len(classes)):
-            scores = scorer.scores(X_val)
+            scores = _finite(scorer.scores(X_val))
             accuracy, loss = float(hits(scores, right).mean()), float("nan")
             if self._has_log_loss:
                 loss = -float(log_softmax(scores, axis=1)[np.arange(len(right)), right].mean())
-            self.candidates.append(Candidate(options, accuracy, loss))
+            candidates.append(Candidate(options, accuracy, loss))
             scorers.append(scorer)
-        position = _preferred(self.candidates)
-        self.chosen, self._scorer = self.candidates[position].options, scorers[position]
-        self.validation_accuracy = self.candidates[position].accuracy
+        position = _preferred(candidates)
+        self.candidates, self._scorer = candidates, scorers[position]
+        self.validation_accuracy = candidates[position].accuracy
+        self.chosen = candidates[position].options
         return self
 
     def scores(self, X: Any) -> np.ndarray:
         """Return a score for each class, shape (N, n_classes), in the order of ``classes_``."""
         rows = self._rows(X)
-        return np.concatenate([self._scorer.scores(part) for part in _chunks(rows)])
+        return np.concatenate([_finite(self._scorer.scores(part)) for part in _chunks(rows)])
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label with the highest score, shape (N,); the first of those that tie."""
@@ -251,10 +299,12 @@ class ValidatedProbe(BaseEstimator):
         if among is not None:
             classes = np.unique(as_labels("among", among))
             columns = positions_of("among", classes, self.classes_)
-        right = positions_of("y", as_labels("y", y, len(rows)), classes)
+        labels = as_labels("y", y, len(rows))
+        positions_of("y", labels, self.classes_)
+        right = positions_of("y", labels, classes, "that are not in among")
         total, start = 0.0, 0
         for part in _chunks(rows):
-            scores = self._scorer.scores(part)[:, columns]
+            scores = _finite(self._scorer.scores(part))[:, columns]
             total += hits(scores, right[start : start + len(part)]).sum()
             start += len(part)
         return float(total / len(rows))
@@ -268,6 +318,16 @@ class ValidatedProbe(BaseEstimator):
                 f"the probe was fitted on {self.n_features_in_} columns, X has {rows.shape[1]}"
             )
         return rows
+
+
+def _finite(scores: np.ndarray) -> np.ndarray:
+    # NaN is no highest score: every row would count as wrong, or as nothing.
+    if not np.isfinite(scores).all():
+        raise FloatingPointError(
+            "the scores of the probe are not finite: the embeddings are too large or too small "
+            "for it; bring them to unit norm or unit variance first"
+        )
+    return scores
 
 
 def _preferred(candidates: list[Candidate]) -> int:

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 from tqdm.auto import tqdm
 
-from tutorials_lib._probing import ValidatedProbe, as_labels, as_rows, hits
+from tutorials_lib._probing import ValidatedProbe, as_labels, as_rows, hits, several
 from tutorials_lib._validation import (
     as_generator,
     check_integer,
@@ -225,8 +225,10 @@ class TipAdapterF(TipAdapter):
         self._start = max(with_cache, key=lambda fit: (fit.accuracy, -fit.log_loss)).options
         right = np.searchsorted(start.classes_, as_labels("y_val", y_val))
         self._validation = (as_rows("X_val", X_val), right)
-        super().fit(X, y, X_val, y_val)
-        del self._start, self._validation
+        try:
+            super().fit(X, y, X_val, y_val)
+        finally:
+            del self._start, self._validation
         return self
 
     def _fits(
@@ -288,12 +290,12 @@ def _near(embedded: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tens
 
 
 def _unit(rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(device)
-    return functional.normalize(tensor, dim=1)
+    # Brought near one by a power of two, which rounds nothing: squares of very large or small
+    # entries leave the range of float32.
+    exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1]
+    near_one = np.ldexp(rows, -exponents).astype(np.float32)
+    return functional.normalize(torch.from_numpy(np.ascontiguousarray(near_one)).to(device), dim=1)
 
 
 def _grid_of(name: str, value: float | Sequence[float]) -> tuple[float, ...]:
-    values = (value,) if np.ndim(value) == 0 else tuple(value)
-    if not values:
-        raise ValueError(f"{name} must be a number or several to choose from, got none")
-    return tuple(check_positive(name, number, allow_zero=True) for number in values)
+    return tuple(check_positive(name, number, allow_zero=True) for number in several(name, value))

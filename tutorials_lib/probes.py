@@ -11,7 +11,7 @@ that are not rotation invariant: an L1 penalty, a forest, nearest centroids on f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,8 +22,16 @@ from tqdm.auto import tqdm
 
 from tutorials_lib._probe_classifiers import CentroidProbe, ForestProbe, LinearProbe
 from tutorials_lib._probe_features import FEATURES, PCAFeatures, features, few_shot_split
-from tutorials_lib._probing import ValidatedProbe, as_labels, as_rows, hits
+from tutorials_lib._probing import (
+    ValidatedProbe,
+    as_labels,
+    as_rows,
+    hits,
+    scaled_rows,
+    several,
+)
 from tutorials_lib._tip_adapter import TipAdapter, TipAdapterF
+from tutorials_lib._validation import check_integer
 
 __all__ = [
     "FEATURES",
@@ -209,6 +217,8 @@ class ProbeComparison:
 
     def __repr__(self) -> str:
         lines = [f"{len(self.records)} fits; mean accuracy in %, ± half a 95 % interval over seeds"]
+        if not self.records:
+            return lines[0]
         names = {record.features for record in self.records}
         baseline = "raw" if "raw" in names else self.records[0].features
 
@@ -269,8 +279,8 @@ pool, progress
     """
     train = as_rows("train", train)
     labels = as_labels("labels", labels, len(train))
-    tests = {"source": Labelled(*source)}
-    tests |= {name: Labelled(*test) for name, test in (shifts or {}).items()}
+    tests = {"source": _labelled("source", source)}
+    tests |= {name: _labelled(name, test) for name, test in (shifts or {}).items()}
     reserved = {"source", "shift average"} & set(shifts or {})
     if reserved:
         raise ValueError(f"a shift cannot be called {reserved.pop()!r}, choose another name")
@@ -278,7 +288,12 @@ pool, progress
         name: Labelled(as_rows(name, test.vectors), test.labels, test.among)
         for name, test in tests.items()
     }
-    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    if np.ndim(seeds) == 0:
+        seeds = range(check_integer("seeds", seeds, 1))
+    seeds, shots = _distinct("seeds", seeds, 0), _distinct("shots", shots, 1)
+    if validation_shots is not None:
+        # Without validation rows nothing could be chosen.
+        check_integer("validation_shots", validation_shots, 1)
     transformers = _named_transformers(features, n_components, progress)
     makers = _named_probes(probe)
     on_shots = isinstance(pool, str) and pool == "shots"
@@ -375,9 +390,9 @@ def compare_probes(
     shifts
         The same for shifted domains, by name.
     shots
-        Numbers of training rows of each class.
+        Numbers of training rows of each class, or one number.
     seeds
-        Number of draws, or the seeds themselves.
+        Number of draws, or the seeds themselves, each once.
     features
         Names for `features`, or transformers by name; FastICA starts from one fixed seed.
     n_components
@@ -386,7 +401,7 @@ def compare_probes(
         ``"l2"``, ``"l1"``, ``"forest"``, ``"centroid"``, or several of these; a probe, or probes by
         name. A `TipAdapter` gets the features as its ``transform``.
     validation_shots
-        Rows of each class that the choices are made on; see `few_shot_split`.
+        Rows of each class that the choices are made on, at least 1; see `few_shot_split`.
     pool
         What the transformers are fitted on, without labels: ``"train"``, all training rows, which
         is right where unlabelled images are at hand; ``"shots"``, the training shots alone, which
@@ -433,12 +448,30 @@ def compare_probes(
     return ProbeComparison(tuple(records))
 
 
+def _labelled(name: str, test: Any) -> Labelled:
+    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
+        raise TypeError(
+            f"{name} must be a pair (vectors, labels) or a Labelled, got {type(test).__name__}"
+        )
+    return Labelled(*test)
+
+
+def _distinct(name: str, numbers: Any, minimum: int) -> list[int]:
+    """Check whole numbers, of which none may occur twice: pairing goes by them."""
+    checked = [check_integer(name, number, minimum) for number in several(name, numbers)]
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"{name} must be distinct, got {checked}")
+    return checked
+
+
 def _named_transformers(
     names: Sequence[str] | Mapping[str, BaseEstimator], n_components: int | None, progress: bool
 ) -> dict[str, BaseEstimator]:
     if isinstance(names, Mapping):
         return dict(names)
-    names = (names,) if isinstance(names, str) else names
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if not names:
+        raise ValueError(f"features must name at least one of {', '.join(FEATURES)}")
     return {name: features(name, n_components, progress=progress) for name in names}
 
 
@@ -449,6 +482,11 @@ def _named_probes(probe: Any) -> dict[str, Any]:
         probe = {type(probe).__name__: probe}
     if isinstance(probe, Mapping):
         return {name: _maker(each) for name, each in probe.items()}
+    if isinstance(probe, type) or not isinstance(probe, Iterable):
+        raise TypeError(
+            f"probe must be among {', '.join(_PROBES)}, or a probe such as LinearProbe(), got "
+            f"{probe!r}"
+        )
     unknown = [name for name in probe if name not in _PROBES]
     if unknown:
         raise ValueError(
@@ -517,15 +555,7 @@ def zero_shot_accuracy(
         )
     return float(
         hits(
-            _unit("images", images) @ _unit("classes", classes)[kept].T,
+            scaled_rows("images", images) @ scaled_rows("classes", classes)[kept].T,
             np.searchsorted(kept, labels),
         ).mean()
     )
-
-
-def _unit(name: str, rows: np.ndarray) -> np.ndarray:
-    rows = rows.astype(np.float64)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not norms.all():
-        raise ValueError(f"{name} holds {int((norms == 0).sum())} zero vectors, without direction")
-    return rows / norms

@@ -26,6 +26,7 @@ from tutorials_lib.probes import (
     Labelled,
     LinearProbe,
     PCAFeatures,
+    ProbeComparison,
     TipAdapter,
     TipAdapterF,
     compare_probes,
@@ -419,7 +420,7 @@ def test_rows_that_do_not_fit_are_refused():
         LinearProbe(Cs=[1.0]).fit(X, y, X_val, y_val).predict(X[:, :2])
     with pytest.raises(ValueError, match="penalty must be 'l2' or 'l1', got 'l3'"):
         LinearProbe("l3").fit(X, y, X_val, y_val)
-    with pytest.raises(ValueError, match="Cs must hold at least one"):
+    with pytest.raises(ValueError, match="Cs must be a number or several"):
         LinearProbe(Cs=[]).fit(X, y, X_val, y_val)
 
 
@@ -762,3 +763,166 @@ def test_comparisons_refuse_what_does_not_fit():
 
 def test_everything_public_is_named():
     assert all(hasattr(probes, name) for name in probes.__all__)
+
+
+# --- Units, however extreme
+
+
+def clouds(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three clouds around the axes, n rows each."""
+    y = np.arange(3 * n) % 3
+    return np.eye(3)[y] + 0.3 * np.random.default_rng(0).normal(size=(3 * n, 3)), y
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-20, 1e20, 1e200])
+@pytest.mark.parametrize("name", ["forest", "tip", "tip-f"])
+def test_probes_that_see_no_unit_see_none_however_extreme(name, scale):
+    """Trees see an order and Tip-Adapter angles, which no power of ten changes."""
+    x, y = clouds(40)
+    weights = np.eye(3)
+    make = {
+        "forest": lambda: ForestProbe(n_trees=10),
+        "tip": lambda: TipAdapter(weights, device="cpu"),
+        "tip-f": lambda: TipAdapterF(weights, device="cpu", epochs=2),
+    }[name]
+    usual, scaled = make(), make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        usual.fit(x[:30], y[:30], x[30:60], y[30:60])
+        scaled.fit(x[:30] * scale, y[:30], x[30:60] * scale, y[30:60])
+        accuracy = scaled.score(x[60:] * scale, y[60:])
+    assert accuracy == pytest.approx(usual.score(x[60:], y[60:]), abs=0.02)
+    assert accuracy > 0.8
+    assert scaled.chosen == usual.chosen
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_zero_shot_accuracy_sees_no_unit_however_extreme(scale):
+    x, y = clouds(40)
+    expected = zero_shot_accuracy(x, np.eye(3), y)
+    assert zero_shot_accuracy(x * scale, np.eye(3) / scale, y) == expected > 0.8
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+@pytest.mark.parametrize("whiten", [True, False])
+def test_principal_directions_are_those_of_any_unit(scale, whiten):
+    x, _ = clouds(40)
+    factor = 2.0 ** np.round(np.log2(scale))
+    usual = PCAFeatures(whiten=whiten).fit(x)
+    scaled = PCAFeatures(whiten=whiten).fit(x * factor)
+    unit = 1.0 if whiten else factor
+    np.testing.assert_allclose(scaled.transform(x * factor), usual.transform(x) * unit, rtol=1e-9)
+
+
+def test_a_far_mean_does_not_hide_the_variance():
+    x, _ = clouds(40)
+    white = PCAFeatures(whiten=True).fit_transform(x + 1e8)
+    np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(3), atol=1e-6)
+    with pytest.raises(ValueError, match="vary in 0 directions only"):
+        PCAFeatures().fit(np.full((50, 3), 1e8 + 0.1))
+
+
+def test_scores_that_leave_the_range_of_floats_are_an_error():
+    x, y = clouds(40)
+    with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="unit norm or unit"):
+        CentroidProbe().fit(x[:30] * 1e200, y[:30], x[30:60] * 1e200, y[30:60])
+
+
+# --- What users pass
+
+
+def test_labels_may_be_objects_as_in_a_data_frame():
+    x, y = clouds(40)
+    names = np.array(["a", "b", "c"])[y]
+    fitted = CentroidProbe().fit(x[:30], names[:30].astype(object), x[30:60], names[30:60])
+    assert fitted.classes_.tolist() == ["a", "b", "c"]
+    assert fitted.score(x[60:], names[60:].astype(object)) > 0.8
+    assert CentroidProbe().fit(x[:30], y[:30].astype(object), x[30:60], y[30:60]).score(x, y) > 0.8
+    for wrong in ([None, "a"], [True, False], [0.5, 1.5]):
+        with pytest.raises(TypeError, match="must be integers or strings"):
+            few_shot_split(np.array(wrong * 5, dtype=object), shots=1, seed=0)
+
+
+def test_one_number_is_as_good_as_a_list_of_one():
+    x, y = clouds(40)
+    for make in (
+        lambda one: LinearProbe(Cs=one(1.0)),
+        lambda one: ForestProbe(depths=one(3), n_trees=5),
+        lambda one: CentroidProbe(n_kept=one(2)),
+    ):
+        options = [
+            make(one).fit(x[:30], y[:30], x[30:60], y[30:60]).chosen
+            for one in (lambda number: number, lambda number: [number])
+        ]
+        assert options[0] == options[1]
+        with pytest.raises(ValueError, match="to choose from, got none"):
+            make(lambda number: []).fit(x[:30], y[:30], x[30:60], y[30:60])
+
+
+def test_a_fit_that_fails_leaves_nothing_of_an_earlier_one():
+    """Else new classes would be predicted by old weights."""
+    x, y = clouds(40)
+    probe = LinearProbe().fit(x[:30], y[:30], x[30:60], y[30:60])
+    probe.set_params(penalty="l3")
+    names = np.array(["x", "y", "z"])[y]
+    with pytest.raises(ValueError, match="penalty"):
+        probe.fit(x[:30], names[:30], x[30:60], names[30:60])
+    with pytest.raises(NotFittedError):
+        probe.predict(x)
+    pca = PCAFeatures().fit(x)
+    pca.set_params(n_components=9)
+    with pytest.raises(ValueError, match="n_components=9"):
+        pca.fit(x)
+    with pytest.raises(NotFittedError):
+        pca.transform(x)
+    adapter = TipAdapterF(np.eye(3), device="cpu", epochs=0)
+    with pytest.raises(ValueError, match="epochs"):
+        adapter.fit(x[:30], y[:30], x[30:60], y[30:60])
+    assert not hasattr(adapter, "_validation")
+
+
+@pytest.mark.parametrize("name", ["raw", "whitening"])
+def test_features_refuse_other_columns(name):
+    x, _ = clouds(10)
+    with pytest.raises(ValueError, match="fitted on 3 columns, X has 2"):
+        features(name).fit(x).transform(x[:, :2])
+
+
+def test_labels_that_do_not_compete_are_named_as_such():
+    x, y = clouds(40)
+    fitted = CentroidProbe().fit(x[:30], y[:30], x[30:60], y[30:60])
+    with pytest.raises(ValueError, match="1 classes that are not in among: 2"):
+        fitted.score(x, y, among=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"seeds": 0}, ValueError, "seeds must be an integer >= 1"),
+        ({"seeds": []}, ValueError, "seeds must be a number or several"),
+        ({"seeds": [5, 5]}, ValueError, "seeds must be distinct"),
+        ({"seeds": True}, TypeError, "seeds must be an integer"),
+        ({"shots": []}, ValueError, "shots must be a number or several"),
+        ({"shots": (2, 2)}, ValueError, "shots must be distinct"),
+        ({"features": ()}, ValueError, "features must name at least one"),
+        ({"validation_shots": 0}, ValueError, "validation_shots must be an integer >= 1"),
+        ({"source": np.zeros((9, 3))}, TypeError, r"source must be a pair \(vectors, labels\)"),
+        ({"shifts": {"s": np.zeros((9, 3))}}, TypeError, "s must be a pair"),
+        ({"probe": CentroidProbe}, TypeError, "or a probe such as"),
+        ({"probe": None}, TypeError, "or a probe such as"),
+    ],
+)
+def test_comparisons_name_what_makes_no_sense(change, error, message):
+    x, y = clouds(40)
+    options = {"source": (x[60:], y[60:]), "features": "raw", "seeds": 2, **change}
+    with pytest.raises(error, match=message):
+        compare_probes(x[:60], y[:60], progress=False, **options)
+
+
+def test_numbers_of_numpy_and_single_shots_are_read():
+    x, y = clouds(40)
+    options = {"source": (x[60:], y[60:]), "features": "raw", "progress": False}
+    options["probe"] = "centroid"
+    given = compare_probes(x[:60], y[:60], seeds=np.int64(2), shots=2, **options)
+    assert given.records == compare_probes(x[:60], y[:60], seeds=2, shots=(2,), **options).records
+    assert "0 fits" in repr(ProbeComparison(()))
