@@ -8,6 +8,7 @@
 `metrics`         linear R², MCC, DCI, MIG, SAP, leakage, modality gap, chance levels
 `ica`             FastICA for many embeddings, and evidence for what it finds
 `scenes`          scenes as latents, their images and captions, and what is true of them
+`captions`        edits of captions, token-level causal models, maps that forget
 `clip`            any CLIP of open_clip, and the small ones that ship here; embeddings
 `scene_scores`    what a CLIP can do on scenes: zero-shot, SWAP, REPLACE, relations
 `probes`          few-shot splits, linear probes, Tip-Adapter, with their controls
