@@ -181,6 +181,15 @@ def test_decorrelation_survives_a_singular_matrix():
     )
 
 
+@pytest.mark.parametrize("smallest", [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8])
+def test_decorrelation_is_orthonormal_however_uneven_the_rows(smallest):
+    """And the nearest orthogonal matrix: with w = left · scales · right it is left · right."""
+    left, right = (ortho_group.rvs(5, random_state=seed) for seed in (0, 1))
+    result = decorrelate((left * np.geomspace(1, smallest, 5)) @ right)
+    np.testing.assert_allclose(result @ result.T, np.eye(5), atol=1e-10)
+    np.testing.assert_allclose(result, left @ right, atol=1e-15 / smallest + 1e-10)
+
+
 def test_a_rotation_of_two_uniform_sources_is_found_to_the_root_of_n():
     """The error of the angle falls like n^{-1/2}.
 
