@@ -11,7 +11,6 @@ from scipy.special import entr
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.linear_model import LassoCV, LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from tqdm.auto import tqdm
 
 from tutorials_lib._arrays import as_numpy_generator
 from tutorials_lib._measuring import (
@@ -27,6 +26,7 @@ from tutorials_lib._measuring import (
     split,
     standardise,
 )
+from tutorials_lib._progress import progress_bar
 
 __all__ = ["DCIResult", "dci", "scores_from_importance"]
 
@@ -179,7 +179,7 @@ def dci(
     importance = np.full((codes.shape[1], z.shape[1]), np.nan)
     informativeness = np.full(z.shape[1], np.nan)
     baseline = np.full(z.shape[1], np.nan)
-    for k in tqdm(kept, desc="DCI", delay=5, disable=not progress):
+    for k in progress_bar(kept, show=progress, desc="DCI"):
         fit_z, new_z = z[train, k], z[test, k]
         state = int(rng.integers(2**31))
         if kinds[k] == "continuous":

@@ -18,11 +18,11 @@ import torch
 from open_clip.tokenizer import SimpleTokenizer
 from PIL import Image
 from torch import nn
-from tqdm.auto import tqdm
 
 from tutorials_lib._clip_loading import PRECISIONS, Clip
 from tutorials_lib._embedding_store import EmbeddingStore, StoreError
 from tutorials_lib._image_reading import TOLERANCE, ImageError, as_rgb, decode, list_images
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._word_tokenizer import WordTokenizer
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "evaluating",
     "normalised",
     "picture_source",
-    "progress_bar",
     "read_in_order",
     "read_picture",
     "tokenize",
@@ -381,16 +380,11 @@ class ImageSink:
         self.failed[row] = reason
 
 
-def progress_bar(total: int | None, unit: str, progress: bool) -> tqdm:
-    """Return a bar that appears if the work takes more than five seconds."""
-    return tqdm(total=total, unit=f" {unit}", delay=5, disable=not progress, leave=False)
-
-
 def tokenize(tokenizer: Any, texts: Sequence[str], progress: bool) -> Tokens:
     """Turn texts into ids, and find the rows that were cut and the words that are not known."""
     length = int(tokenizer.context_length)
     tokens = Tokens(np.zeros((len(texts), length), dtype=np.int64), [], {})
-    with progress_bar(len(texts), "captions read", progress) as bar:
+    with progress_bar(show=progress, total=len(texts), unit=" captions read", leave=False) as bar:
         for start in range(0, len(texts), BLOCK):
             block = list(texts[start : start + BLOCK])
             ids, truncated, unknown = _tokenize_block(tokenizer, block, length)

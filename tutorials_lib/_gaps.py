@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import entr
 from scipy.stats import rankdata
-from tqdm.auto import trange
 
 from tutorials_lib._arrays import as_numpy_generator
 from tutorials_lib._measuring import (
@@ -26,6 +25,7 @@ from tutorials_lib._measuring import (
     split,
     standardise,
 )
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import check_integer
 
 __all__ = ["MIGResult", "SAPResult", "mig", "sap"]
@@ -214,7 +214,7 @@ def mig(
 
     information = _information(code_labels, factor_labels)
     by_chance = []
-    for _ in trange(chance_repeats, desc="MIG by chance", delay=5, disable=not progress):
+    for _ in progress_bar(range(chance_repeats), show=progress, desc="MIG by chance"):
         order = rng.permutation(len(z))
         by_chance.append(_information(code_labels, [labels[order] for labels in factor_labels]))
 

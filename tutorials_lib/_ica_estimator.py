@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from tqdm.auto import tqdm
 
 from tutorials_lib._ica_solver import Solution, decorrelate, solve
 from tutorials_lib._ica_whitening import (
@@ -21,6 +20,7 @@ from tutorials_lib._ica_whitening import (
     high_precision,
     whiten,
 )
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import (
     check_finite,
     check_integer,
@@ -29,7 +29,6 @@ from tutorials_lib._validation import (
 )
 
 # A progress bar appears only if a fit takes longer than this many seconds.
-PROGRESS_DELAY = 5.0
 # How far means and covariances may be from 0 and the identity for data to pass as white.
 WHITE_TOLERANCE = 0.1
 
@@ -405,9 +404,7 @@ class _Progress:
     """A bar over rows read, with the change of the last pass beside it."""
 
     def __init__(self, shown: bool) -> None:
-        self._bar = tqdm(
-            desc="FastICA", unit=" rows", unit_scale=True, delay=PROGRESS_DELAY, disable=not shown
-        )
+        self._bar = progress_bar(show=shown, desc="FastICA", unit=" rows", unit_scale=True)
         self._passes = 0
 
     def __enter__(self) -> _Progress:

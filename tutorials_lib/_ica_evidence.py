@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils import check_random_state
-from tqdm.auto import tqdm
 
 from tutorials_lib._arrays import as_float64
-from tutorials_lib._ica_estimator import PROGRESS_DELAY, FastICA
+from tutorials_lib._ica_estimator import FastICA
 from tutorials_lib._ica_whitening import whiten
 from tutorials_lib._measuring import is_constant, rescale
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import check_integer, check_positive
 
 # Hyvärinen's (1998) weights: the two terms are the entropy lost by an odd and an even departure.
@@ -209,9 +209,7 @@ def stability(
         ica._fit(rows)  # without a warning: the result says how many converged
         return ica
 
-    with tqdm(
-        total=2 * seeds + 1, desc="stability", delay=PROGRESS_DELAY, disable=not progress
-    ) as bar:
+    with progress_bar(show=progress, total=2 * seeds + 1, desc="stability") as bar:
         whole = fit(X, n_components)
         k = len(whole.components_)
         if n // 2 <= k:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from tqdm.auto import tqdm
 
 from tutorials_lib._probing import ValidatedProbe, as_labels, as_rows, hits, several
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import (
     as_generator,
     check_integer,
@@ -270,7 +270,7 @@ class TipAdapterF(TipAdapter):
             return float(hits(scores.cpu().numpy(), right).mean()), -float(loss)
 
         best, best_epoch, best_keys = measured(0), 0, keys.detach().clone()
-        for epoch in tqdm(range(1, epochs + 1), desc="Tip-Adapter-F", disable=not self.progress):
+        for epoch in progress_bar(range(1, epochs + 1), show=self.progress, desc="Tip-Adapter-F"):
             for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
                 batch = batch.to(device)
                 near = _near(embedded[batch], keys, beta) @ values

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from tqdm.auto import trange
 
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import (
     as_generator,
     check_finite,
@@ -242,7 +242,7 @@ def train(
     entries: list[tuple[int, float, float]] = []
     recent: list[float] = []
     started = time.perf_counter()
-    with contextlib.suppress(KeyboardInterrupt), trange(steps, disable=not progress) as bar:
+    with contextlib.suppress(KeyboardInterrupt), progress_bar(range(steps), show=progress) as bar:
         for step, (x, t) in zip(bar, batches, strict=True):
             code_x, code_t = encoder_x(x), encoder_t(t)
             if not bool(torch.isfinite(code_x).all() & torch.isfinite(code_t).all()):

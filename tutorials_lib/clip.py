@@ -51,7 +51,6 @@ from tutorials_lib._embedding_pipeline import (
     encode,
     evaluating,
     picture_source,
-    progress_bar,
     read_in_order,
     read_picture,
     tokenize,
@@ -63,6 +62,7 @@ from tutorials_lib._image_reading import (
     available_cores,
     make_geometry,
 )
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._validation import check_integer
 
 __all__ = [
@@ -202,7 +202,9 @@ def embed_images(
             name = f"{clip.name}/{clip.pretrained}" if clip.pretrained else clip.name
             fingerprint = f"{clip.fingerprint}-{READING}"
             stack.enter_context(store.writing(name, fingerprint, clip.embed_dim))
-        bar = stack.enter_context(progress_bar(expected, "images", progress))
+        bar = stack.enter_context(
+            progress_bar(show=progress, total=expected, unit=" images", leave=False)
+        )
         height, width = clip.preprocess_cfg["size"]
         if isinstance(images, torch.Tensor) and images.shape[2:] == (height, width):
             if store is not None:
@@ -266,7 +268,10 @@ def embed_texts(
     groups = list(members.values())
     first = torch.from_numpy(tokens.ids[[indices[0] for indices in groups]])
     unique = torch.empty(len(groups), clip.embed_dim)
-    with evaluating(clip.model), progress_bar(len(groups), "captions", progress) as bar:
+    with (
+        evaluating(clip.model),
+        progress_bar(show=progress, total=len(groups), unit=" captions", leave=False) as bar,
+    ):
         for start in range(0, len(groups), batch_size):
             ids = first[start : start + batch_size].to(clip.device)
             unique[start : start + batch_size] = encode(clip.model.encode_text, ids)

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student_t
 from sklearn.base import BaseEstimator, clone
-from tqdm.auto import tqdm
 
 from tutorials_lib._probe_classifiers import CentroidProbe, ForestProbe, LinearProbe
 from tutorials_lib._probe_features import FEATURES, PCAFeatures, features, few_shot_split
@@ -30,6 +29,7 @@ from tutorials_lib._probing import (
     scaled_rows,
     several,
 )
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._tip_adapter import TipAdapter, TipAdapterF
 from tutorials_lib._validation import check_integer
 
@@ -310,7 +310,7 @@ pool, progress
         if any((kind, name, number, seed) not in done for kind in makers)
     ]
     current: str | None = None
-    for name, number, seed in tqdm(jobs, desc="probes", disable=not progress):
+    for name, number, seed in progress_bar(jobs, show=progress, desc="probes"):
         rows, validation = few_shot_split(
             labels, shots=number, validation_shots=validation_shots, seed=seed
         )

@@ -33,9 +33,9 @@ import open_clip
 import torch
 from safetensors.torch import save_file
 from torch.nn import functional
-from tqdm.auto import tqdm
 
 from tutorials_lib import scenes
+from tutorials_lib._progress import progress_bar
 from tutorials_lib._scene_card import ship
 from tutorials_lib._validation import resolve_device
 from tutorials_lib._word_tokenizer import WordTokenizer
@@ -278,8 +278,8 @@ class _Run:
         path = self.out / f"{kind}-{support}{held}-{count}.pt"
         if path.is_file():
             return batch, torch.load(path, mmap=True, weights_only=True)
-        parts = tqdm(
-            range(0, count, 512), desc=f"rendering {count} scenes", disable=not self.progress
+        parts = progress_bar(
+            range(0, count, 512), show=self.progress, desc=f"rendering {count} scenes"
         )
         images = torch.cat([scenes.render(batch[low : low + 512]) for low in parts])
         _save(path, images)
@@ -351,12 +351,12 @@ class _Run:
         entry_steps = max(1, settings.entry_every // settings.batch_size)
         recent: list[float] = []
         began = time.perf_counter()
-        bar = tqdm(
+        bar = progress_bar(
             range(done, last),
+            show=self.progress,
             desc=f"{name} seed {self.seed}",
             initial=done,
             total=last,
-            disable=not self.progress,
         )
         for step in bar:
             if step >= steps and rows[-1]["shape"] >= settings.start_shape:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from tutorials_lib.contrastive import ContrastiveLoss, Encoder, train
 from tutorials_lib.generators import LatentPartialCausalModel

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tutorials_lib import _ica_estimator, _ica_solver, _ica_whitening
+from tutorials_lib import _ica_solver, _ica_whitening, _progress
 from tutorials_lib._ica_solver import decorrelate, expectations, fixed_point
 from tutorials_lib._ica_whitening import Rows, apply_whitening, whiten
 from tutorials_lib.ica import (
@@ -426,7 +426,7 @@ def test_case_14_progress_appears_in_long_fits_and_can_be_switched_off(monkeypat
     x, _ = mixtures(500, 3)
     FastICA(random_state=0).fit(x)
     assert "FastICA" not in capsys.readouterr().err  # a short fit stays silent
-    monkeypatch.setattr(_ica_estimator, "PROGRESS_DELAY", 0)
+    monkeypatch.setattr(_progress, "DELAY", 0)
     FastICA(random_state=0).fit(x)
     shown = capsys.readouterr().err
     assert "pass" in shown and "change" in shown
