@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pooch
 import torch
 
 __all__ = [
@@ -199,22 +199,20 @@ def _files(source: Path, wanted: Sequence[str], chosen: bool) -> list[Path]:
 
 
 def _fetched(place: str, name: str, folder: Path, known_hash: str) -> Path:
-    path, address = folder / f"{name}.json", f"{place}/{name}.json"
-    if path.is_file():
-        return path
+    address = f"{place}/{name}.json"
     if not address.startswith(("https://", "http://")):
         raise ValueError(f"url must begin with https:// or http://, got {place!r}")
     try:
-        with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
-            content = answer.read()
+        found = pooch.retrieve(
+            address,
+            known_hash=known_hash.lower(),
+            fname=f"{name}.json",
+            path=folder,
+            downloader=pooch.HTTPDownloader(timeout=_SECONDS),
+        )
     except OSError as error:
         raise ConnectionError(f"could not download {address} ({error}); {_HOW}") from error
-    _check_hash(content, known_hash, address)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
-    return path
+    return Path(found)
 
 
 def _check_hash(content: bytes, known: str, where: str) -> None:

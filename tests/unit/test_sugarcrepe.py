@@ -143,17 +143,20 @@ def test_a_download_is_checked_and_kept(server, tmp_path):
     arguments = {"download": True, "known_hash": hashes, "cache": cache, "url": url}
     pairs = load_sugarcrepe(**arguments)
     assert pairs == load_sugarcrepe(folder)
+    content = (folder / "add_att.json").read_bytes()
     (folder / "add_att.json").unlink()
     assert load_sugarcrepe(**arguments) == pairs, "the second time it comes from the cache"
     (cache / "add_att.json").write_bytes(b"{}")
-    with pytest.raises(ValueError, match="has the SHA-256"):
+    with pytest.raises(ConnectionError, match="could not download"):
         load_sugarcrepe(**arguments)
+    (folder / "add_att.json").write_bytes(content)
+    assert load_sugarcrepe(**arguments) == pairs, "a damaged file is fetched again"
 
 
 def test_a_download_that_differs_leaves_nothing_behind(server, tmp_path):
     _, url = server
     cache = tmp_path / "cache"
-    with pytest.raises(ValueError, match="has the SHA-256"):
+    with pytest.raises(ValueError, match="does not match the known hash"):
         load_sugarcrepe(
             categories=("add_att",),
             download=True,
@@ -161,7 +164,7 @@ def test_a_download_that_differs_leaves_nothing_behind(server, tmp_path):
             cache=cache,
             url=url,
         )
-    assert not cache.exists()
+    assert list(cache.glob("*")) == []
 
 
 def test_a_download_needs_hashes_and_an_address(tmp_path):
