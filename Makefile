@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .DEFAULT_GOAL := help
-.PHONY: help book test bench serve notebook lint clean address browser
+.PHONY: help book test chapter bench serve notebook lint clean address browser
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +31,13 @@ test: $(READY) browser lint ## check the library, every notebook, and the built 
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax book -n $(CORES) --dist loadfile
 	$(MAKE) book
 	$(BIN)/python -m pytest tests/book
+
+chapter: $(READY) ## check one chapter by the name of its file: make chapter CH=sphere
+	@test -f "$(wildcard book/*/$(CH).ipynb)" || { echo "say which: make chapter CH=sphere, for book/partial-causal-model/sphere.ipynb"; exit 2; }
+	$(BIN)/ruff check $(wildcard book/*/$(CH).ipynb)
+	$(BIN)/ruff format --check $(wildcard book/*/$(CH).ipynb)
+	$(BIN)/python -m pytest -q tests/book/test_notebooks.py -k "[$(CH)]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax $(wildcard book/*/$(CH).ipynb)
 
 bench: $(READY) ## time the library: rendering, and embedding and ICA against their peers
 	$(BIN)/python -m tutorials_lib.bench_scenes
