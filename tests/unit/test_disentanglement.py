@@ -154,7 +154,9 @@ def test_mig_does_not_see_order_sign_and_scale_of_codes(seed, bins, binning):
     np.testing.assert_allclose(a.mutual_information[order], b.mutual_information, atol=1e-12)
     assert a.score == pytest.approx(b.score, abs=1e-12)
     assert a.chance_level == pytest.approx(b.chance_level, abs=1e-12)
-    np.testing.assert_array_equal(order[b.best_code], a.best_code)
+    # Two codes may share the largest information, so the best is known by what it has.
+    best = a.mutual_information[order[b.best_code], np.arange(4)]
+    np.testing.assert_allclose(best, a.mutual_information.max(axis=0), atol=1e-12)
 
 
 def test_bins_of_equal_frequency_do_not_see_monotone_maps_and_equal_widths_do():
