@@ -6,6 +6,7 @@ import re
 
 import pytest
 import setup_cell
+import statements
 import yaml
 
 ROOT = setup_cell.ROOT
@@ -103,6 +104,25 @@ def test_case_30_files_are_utf8_with_unix_line_ends():
             content = path.read_bytes()
             content.decode("utf-8")
             assert b"\r\n" not in content, path
+
+
+def test_every_statement_has_a_title_a_label_and_a_check(notebook):
+    """So that the index of statements can name it and lead to the cell that checks it."""
+    cells = notebook["cells"]
+    texts = [source(cell) if cell["cell_type"] == "markdown" else "" for cell in cells]
+    opened = [len(re.findall(r"^:::\{prf:(?!proof|definition)", text, re.M)) for text in texts]
+    assert opened == [len(statements.STATEMENT.findall(text)) for text in texts]
+    checks = [cell["cell_type"] == "code" and "assert " in source(cell) for cell in cells]
+    assert all(any(checks[place:]) for place, number in enumerate(opened) if number)
+
+
+def test_index_of_statements_follows_the_contents():
+    chapters = [one for _, part in statements.parts(ROOT) for one in part]
+    order = [name for name in toc_files() if (ROOT / f"{name}.ipynb").is_file()]
+    paths = [one.path.with_suffix("").as_posix() for one in chapters]
+    assert paths == [name for name in order if name in set(paths)] and len(paths) > 10
+    labels = [label for one in chapters for label, _ in one.statements]
+    assert len(labels) == len(set(labels)) > 90
 
 
 def test_labels_are_unique_in_the_whole_book():
