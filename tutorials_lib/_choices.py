@@ -105,7 +105,7 @@ def choice_report(
         raise ValueError("scores must be numbers, got NaN; a choice with NaN has no winner")
     if pairs is not None and len(pairs) != len(mine):
         raise ValueError(f"there must be a pair for each of {len(mine)} choices, got {len(pairs)}")
-    credit = choice_accuracy(mine, others).double()
+    credit = choice_accuracy(mine, others)
     ties = int(((credit > 0) & (credit < 1)).sum())
     accuracy = float(credit.mean())
     blind = {} if pairs is None else blind_baselines(pairs, level=level)

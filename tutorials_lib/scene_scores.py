@@ -139,7 +139,7 @@ def choice_accuracy(right: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
     Returns
     -------
     torch.Tensor
-        1, 0 or 1/k for each of the N choices, float32.
+        1, 0 or 1/k for each of the N choices, float64: chance levels are exact.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def choice_accuracy(right: torch.Tensor, wrong: torch.Tensor) -> torch.Tensor:
     wrong = wrong[:, None] if wrong.ndim == 1 else wrong
     best = (right[:, None] >= wrong).all(1)
     tied = 1 + (right[:, None] == wrong).sum(1)
-    return best / tied
+    return best.double() / tied
 
 
 def score_examples(*, size: int = 1200, domain: str = "photo", seed: int = 2**40) -> ScoreExamples:
