@@ -8,13 +8,14 @@ else
 BIN := $(VENV)/bin
 endif
 READY := $(VENV)/.ready
+COURSE ?= _build/assignments
 CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 
 .DEFAULT_GOAL := help
-.PHONY: help book test chapter bench serve notebook lint clean address browser
+.PHONY: help book test chapter assignments slides bench serve notebook lint clean address browser
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(READY): requirements.txt setup.py pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 10) else "Python 3.10 or newer is needed, this is %d.%d: make PYTHON=/path/to/python3.11 ..." % v[:2])'
@@ -38,6 +39,13 @@ chapter: $(READY) ## check one chapter by the name of its file: make chapter CH=
 	$(BIN)/ruff format --check $(wildcard book/*/$(CH).ipynb)
 	$(BIN)/python -m pytest -q tests/book/test_notebooks.py -k "[$(CH)]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax $(wildcard book/*/$(CH).ipynb)
+
+assignments: $(READY) ## write the students' homework to COURSE/release: make assignments COURSE=../my-course
+	$(BIN)/python book/tools/assignments.py "$(COURSE)"
+
+slides: $(READY) ## show a chapter as slides, in _build/slides: make slides CH=sphere
+	@test -f "$(wildcard book/*/$(CH).ipynb)" || { echo "say which: make slides CH=sphere, for book/partial-causal-model/sphere.ipynb"; exit 2; }
+	$(BIN)/python book/tools/slides.py $(wildcard book/*/$(CH).ipynb) _build/slides/$(CH).html
 
 bench: $(READY) ## time the library: rendering, and embedding and ICA against their peers
 	$(BIN)/python -m tutorials_lib.bench_scenes

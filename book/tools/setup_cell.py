@@ -61,9 +61,15 @@ def address_in_config(config: Path) -> str:
 
 
 def notebooks(root: Path) -> list[Path]:
-    """Return the notebooks of the book."""
+    """Return all notebooks of the repository: chapters and homework."""
     found = sorted((root / "book").rglob("*.ipynb"))
     return [path for path in found if ".ipynb_checkpoints" not in path.parts]
+
+
+def chapters(root: Path) -> list[Path]:
+    """Return the notebooks that are pages of the book; instructor notebooks are not."""
+    homework = root / "book" / "assignments"
+    return [path for path in notebooks(root) if homework not in path.parents]
 
 
 def setup_cell(address: str) -> str:

@@ -19,6 +19,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
 import execution
+import setup_cell
 
 # One file that holds the whole of TeX input and SVG output, so that formulas need no web font
 # (Firefox refuses fonts from a parent folder under file://), and what its context menu loads to
@@ -34,11 +35,9 @@ def prepare(app: Sphinx, config: Config) -> None:
     config.nb_execution_mode = "cache"
     config.nb_execution_cache_path = str(cache_path)
     app.book_outputs_stale = execution.empty_stale_cache(root, cache_path)
-    found = sorted((root / "book").rglob("*.ipynb"))
-    notebooks = [path for path in found if ".ipynb_checkpoints" not in path.parts]
     try:
         execution.execute(
-            notebooks,
+            setup_cell.chapters(root),
             cache_path,
             timeout=config.nb_execution_timeout,
             cores=os.cpu_count() or 1,

@@ -11,6 +11,7 @@ import yaml
 
 ROOT = setup_cell.ROOT
 NOTEBOOKS = setup_cell.notebooks(ROOT)
+CHAPTERS = setup_cell.chapters(ROOT)
 ADDRESS = setup_cell.address_in_config(ROOT / "_config.yml")
 
 
@@ -24,6 +25,11 @@ def notebook(request):
     return json.loads(request.param.read_text(encoding="utf-8"))
 
 
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+def chapter(request):
+    return json.loads(request.param.read_text(encoding="utf-8"))
+
+
 def code(notebook):
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
@@ -32,9 +38,9 @@ def source(cell):
     return "".join(cell["source"])
 
 
-def test_every_notebook_is_in_the_contents_and_every_entry_exists():
+def test_every_chapter_is_in_the_contents_and_every_entry_exists():
     listed = {name for name in toc_files() if not (ROOT / f"{name}.md").is_file()}
-    assert listed == {path.relative_to(ROOT).with_suffix("").as_posix() for path in NOTEBOOKS}
+    assert listed == {path.relative_to(ROOT).with_suffix("").as_posix() for path in CHAPTERS}
 
 
 def test_case_32_committed_without_outputs(notebook):
@@ -62,22 +68,22 @@ def test_kernel_is_the_plain_python_one(notebook):
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
 
 
-def test_shape_of_a_chapter(notebook):
+def test_shape_of_a_chapter(chapter):
     """The parts that a reader finds in every chapter, and at least three exercises."""
-    text = "\n".join(source(cell) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    text = "\n".join(source(cell) for cell in chapter["cells"] if cell["cell_type"] == "markdown")
     for part in ("**You will**", "**You need**", "**Time**"):
         assert part in text, part
     headings = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     for part in ("Where it breaks", "Summary", "Exercises"):
         assert any(heading.startswith(part) for heading in headings), f"{part}: {headings}"
     exercises = re.findall(r"^:::\{exercise\}", text, flags=re.MULTILINE)
-    solutions = [cell for cell in code(notebook) if "solution" in cell["metadata"].get("tags", [])]
+    solutions = [cell for cell in code(chapter) if "solution" in cell["metadata"].get("tags", [])]
     assert 3 <= len(exercises) <= 5
     assert len(exercises) == text.count("<summary>Solution") == len(solutions)
 
 
-def test_solutions_are_folded_in_the_book_in_jupyter_and_in_colab(notebook):
-    for cell in code(notebook):
+def test_solutions_are_folded_in_the_book_in_jupyter_and_in_colab(chapter):
+    for cell in code(chapter):
         if "solution" in cell["metadata"].get("tags", []):
             assert "hide-cell" in cell["metadata"]["tags"]
             assert cell["metadata"]["jupyter"]["source_hidden"]

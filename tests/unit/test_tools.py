@@ -13,6 +13,7 @@ import nbformat
 import numpy as np
 import pytest
 import setup_cell
+import slides
 from PIL import Image
 
 PLACEHOLDER = "https://github.com/owner--undecided/clip-book"
@@ -152,6 +153,54 @@ def test_a_failing_cell_names_notebook_and_traceback(book):
     with pytest.raises(execution.NotebookError) as caught:
         execution.execute(setup_cell.notebooks(book), cache, timeout=60, cores=2)
     assert "chapter.ipynb" in str(caught.value) and "ZeroDivisionError" in str(caught.value)
+
+
+def test_homework_is_no_chapter_but_has_the_setup_cell(book):
+    homework = book / "book" / "assignments" / "one" / "one.ipynb"
+    homework.parent.mkdir(parents=True)
+    shutil.copy(book / "book" / "part" / "chapter.ipynb", homework)
+    assert [path.name for path in setup_cell.chapters(book)] == ["chapter.ipynb"]
+    assert homework in setup_cell.write_setup_cells(book)
+
+
+def test_homework_leaves_the_cache_of_the_chapters_alone(book):
+    before = execution.fingerprint(book)
+    (book / "book" / "assignments").mkdir()
+    (book / "book" / "assignments" / "wrong.py").touch()
+    assert execution.fingerprint(book) == before
+
+
+def test_slides_open_at_headings_and_leave_code_out(book):
+    """What a chapter's directives, roles and links become where nothing knows them."""
+    markdown, code, output = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell, nbformat.v4
+    printed = [output.new_output("stream", text="42")]
+    drawn = [output.new_output("display_data", {"text/html": "<figure></figure>"})]
+    notebook = chapter(book)
+    notebook.cells += [
+        markdown("# Title\n\nText {cite:p}`key` and [a link](../part/other.ipynb).\n\n## Part"),
+        code("print(42)", outputs=printed),
+        code("import numpy"),
+        code("assert True", outputs=printed, metadata={"tags": ["check"]}),
+        code("\n" * 20 + "draw()", outputs=drawn),
+        markdown(":::{prf:theorem} Name\n:label: thm-x\n\nClaim.\n:::\n\n## Exercises\n\nOne"),
+        code("solution", outputs=printed),
+    ]
+    shown = [
+        (cell.source.strip(), cell.metadata.slideshow.slide_type, cell.metadata.get("tags"))
+        for cell in slides.deck(notebook).cells
+    ]
+    assert shown == [
+        ("# Title\n\nText [key] and a link.", "slide", None),
+        ("## Part", "slide", None),
+        ("print(42)", "fragment", []),
+        ("draw()", "subslide", ["no-code"]),
+        ("**Theorem (Name).**\n\nClaim.", "subslide", None),
+    ]
+
+
+def test_a_proof_is_folded_on_a_slide():
+    text = ":::{prf:proof}\nEvery step.\n:::"
+    assert slides.plain(text) == "<details><summary>Proof</summary>\n\nEvery step.\n\n</details>"
 
 
 def test_dependencies_are_read_from_requirements_by_section():
