@@ -14,7 +14,9 @@ from playwright.sync_api import Browser, ElementHandle, Page
 
 ARTICLE = "article.bd-article"
 # Markup that a reader must never see; in code it is meant.
-RAW = re.compile(r"\$|\\[a-zA-Z]+|\\[()\[\]]|:::|```|\{(?:prf:)?[a-z]+\}`|\{prf:")
+RAW = re.compile(
+    r"\$|\\[a-zA-Z]+|\\[()\[\]]|:::|```|\{(?:prf:)?[a-z]+\}`|\{prf:|(?:^|\s):[a-z]+:(?:\s|$)"
+)
 
 VISIBLE_TEXT = """
 () => {
