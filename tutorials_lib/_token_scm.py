@@ -107,8 +107,8 @@ class TokenSCM(LatentLaw):
         noise
             u_1, u_2, ..., as many as `noise` draws.
         do
-            Interventions: from positions, counted from 1, to tokens, EOS among them. A position
-            behind the end of the caption has no effect.
+            Interventions: from positions, counted from 1, to tokens, EOS among them. EOS has the
+            position behind the last word; one behind that has no effect.
 
         Returns
         -------
